@@ -1,0 +1,57 @@
+"""What a claim is, and how its verdict follows from the measured cases. No verdict is decided anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+VERDICTS = ("confirmed", "conditional", "refuted", "not reproducible", "not settled", "not applicable")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One assertion of a text.
+
+    `registered` is the verdict that the shipped settings should give; anything else is a surprise. `condition` is the
+    condition that the text omits, or why the claim is refuted or not reproducible. `needs_control` is False for the few
+    claims (arithmetic, definitions) that no change could break.
+    """
+
+    id: str
+    section: str  # subject of the text's section
+    verification: str  # module and config key that settles it
+    statement: str  # in our words, one sentence
+    printed: str | None
+    registered: str
+    condition: str | None = None
+    needs_control: bool = True
+
+
+def verdict(claim: Claim, cases: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict on `claim` from the rows of its verification.
+
+    - no case, a control that did not break, or a control missing where one is needed: not settled;
+    - every applicable stated case holds: confirmed, unless a digit of the text could not be reproduced (scope printed)
+      or the settings were edited away from the printed ones;
+    - a stated case fails: conditional where the conditioned cases exist and all hold, else refuted.
+    """
+    controls = [row for row in cases if row["leg"] == "control"]
+    legs = [row for row in cases if row["leg"] != "control" and row["applicable"]]
+    edited = any(not row["applicable"] for row in cases)
+    if not legs:
+        return "not applicable" if edited else "not settled"
+    if not all(row["holds"] for row in controls) or (claim.needs_control and not controls):
+        return "not settled"
+    scoped = {scope: [row for row in legs if row["scope"] == scope] for scope in ("stated", "conditioned", "corrected", "printed")}
+    if not all(row["holds"] for row in scoped["corrected"]):
+        return "not settled"  # our own right value does not stand
+    if all(row["holds"] for row in scoped["stated"]):
+        if not all(row["holds"] for row in scoped["conditioned"]):
+            return "not settled"
+        if not all(row["holds"] for row in scoped["printed"]):
+            return "not reproducible"
+        return "not applicable" if edited else "confirmed"
+    if scoped["conditioned"] and all(row["holds"] for row in scoped["conditioned"]):
+        return "conditional"
+    return "refuted"

@@ -1,0 +1,75 @@
+"""The claims table: every claim of both texts, settled or not, with its verdict and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from transformer_ledger import tables
+from transformer_ledger.claims import text_a, text_b
+from transformer_ledger.claims.claim import Claim, verdict
+
+CLAIMS: tuple[Claim, ...] = text_a.CLAIMS + text_b.CLAIMS
+
+
+def shown(row: Mapping[str, Any]) -> str:
+    """A case's measured value as text: exact integers grouped, floats to six digits, with the unit."""
+    exact, unit = row["measured_exact"], row["unit"]
+    if exact is not None and "/" not in exact:
+        text = f"{int(exact):,}"
+    elif exact is not None and len(exact) <= 12:
+        text = exact
+    else:
+        text = f"{float(Fraction(exact)) if exact is not None else row['measured']:.6g}"
+    return f"{text} {unit}".strip()
+
+
+def _largest_ratio(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    ratios = [row["measured"] / row["expected"] for row in rows if row["relation"] == "<=" and row["expected"] > 0]
+    return max(ratios, default=None)
+
+
+def _smallest_margin(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    margins = [row["measured"] / row["expected"] for row in rows if row["relation"] == ">=" and row["expected"] > 0]
+    return min(margins, default=None)
+
+
+def compute(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the claims table, one for every claim in the registry, from the rows of all verification tables.
+
+    A case whose claim is not in the registry raises ValueError.
+    """
+    grouped = tables.by(cases, "claim")
+    unknown = set(grouped) - {claim.id for claim in CLAIMS}
+    if unknown:
+        raise ValueError(f"cases for claims that are not in the registry: {', '.join(sorted(unknown))}")
+    rows = []
+    for claim in CLAIMS:
+        own = grouped.get(claim.id, [])
+        legs = [row for row in own if row["leg"] != "control"]
+        controls = [row for row in own if row["leg"] == "control"]
+        headlines = [row for row in own if row["headline"]] or legs[:1]
+        found = verdict(claim, own)
+        rows.append(
+            {
+                "claim": claim.id,
+                "source": claim.id[0],
+                "section": claim.section,
+                "statement": claim.statement,
+                "printed": claim.printed,
+                "value": "; ".join(f"{row['quantity']}: {shown(row)}" for row in headlines) or None,
+                "verdict": found,
+                "registered": claim.registered,
+                # A claim that no verification measured is open, not surprising; neither is one with edited settings.
+                "surprise": bool(own) and found not in (claim.registered, "not applicable"),
+                "condition": claim.condition if found in ("conditional", "refuted", "not reproducible") else None,
+                "cases": len(legs),
+                "controls": len(controls),
+                "controls_broken": sum(row["holds"] for row in controls),
+                "measured_to_bound": _largest_ratio([row for row in legs if row["leg"] == "floating"]),
+                "control_to_threshold": _smallest_margin(controls),
+                "verification": claim.verification,
+            }
+        )
+    return rows

@@ -1,0 +1,205 @@
+"""One frozen description of a decoder's architecture, from which every ledger and every executed model is built.
+
+A `ModelSpec` says which tensors exist and which products run. It holds integers, booleans and names only; no weights.
+It comes from the `architecture:` keys of the config (`from_architecture`) or from a Hugging Face `config.json`
+(`transformer_ledger.huggingface`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+
+class ModelError(ValueError):
+    """A description that cannot be a decoder. `key` is the offending key, relative to the model's own entry."""
+
+    def __init__(self, key: str, message: str):
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek): queries and keys/values pass through low-rank projections.
+
+    Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    """
+
+    query_rank: int  # 0: queries are projected straight from d
+    kv_rank: int  # width of the cached latent
+    nope_dim: int  # per-head query/key width without rotation
+    rope_dim: int  # per-head query width, and the shared key width, that is rotated
+    value_dim: int  # per-head value width
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One layer's attention: h query heads of width d_h read h_kv key/value heads; window None sees everything."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    query_bias: bool = False
+    key_bias: bool = False
+    value_bias: bool = False
+    output_bias: bool = False
+    window: int | None = None
+    query_key_norm: str = "none"  # none | head (one vector of d_h) | full (one of h·d_h, one of h_kv·d_h)
+    sinks: bool = False  # one learned logit a head (gpt-oss)
+    latent: Latent | None = None
+
+
+@dataclass(frozen=True)
+class Feedforward:
+    """One layer's feed-forward: `gelu` is up·act·down, `gated` is (act(gate) ⊙ up)·down. experts 0 is dense."""
+
+    kind: str  # gelu | gated
+    width: int
+    bias: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_width: int = 0  # total width of the experts every token passes through
+    shared_gate: bool = False  # a d→1 gate on the shared expert
+    router_bias: bool = False
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind of layer. `norms` counts the d-wide norms of the layer: 2 sequential, 1 one-norm parallel, 4 sandwich."""
+
+    attention: Attention
+    feedforward: Feedforward
+    norms: int = 2
+    parallel: bool = False  # attention and feed-forward read the same residual (Falcon, GPT-NeoX)
+    post_norm: bool = False  # the norms stand behind attention and feed-forward (OLMo-2)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A decoder: embedding, runs of equal layers, final norm, head.
+
+    `layers` is a sequence of (count, Layer) runs in depth order, so [(1, dense), (2, moe)] is three layers.
+    """
+
+    name: str
+    d_model: int
+    vocabulary: int
+    context: int
+    layers: tuple[tuple[int, Layer], ...]
+    positions: str  # learned | rope | none (also ALiBi: no tensor)
+    position_rows: int = 0  # rows of the learned table (OPT keeps two more than its context)
+    rope_base: float = 10000.0
+    norm: str = "rmsnorm"  # layernorm | rmsnorm
+    norm_bias: bool = False
+    norm_epsilon: float = 1e-5
+    embedding_norm: bool = False
+    final_norm: bool = True
+    tied_head: bool = False
+    head_bias: bool = False
+    embedding_width: int = 0  # 0: d_model (OPT-350m projects)
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return sum(count for count, _ in self.layers)
+
+    def each_layer(self) -> list[Layer]:
+        """The layers in depth order, one entry a layer."""
+        return [layer for count, layer in self.layers for _ in range(count)]
+
+    def kinds(self) -> list[tuple[int, Layer]]:
+        """Distinct layer kinds with the number of layers of each, in order of first appearance."""
+        counted: dict[Layer, int] = {}
+        for count, layer in self.layers:
+            counted[layer] = counted.get(layer, 0) + count
+        return [(count, layer) for layer, count in counted.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives the equal spec back."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> ModelSpec:
+        """The spec that `to_json` described."""
+
+        def layer(item: dict[str, Any]) -> Layer:
+            attention = dict(item["attention"])
+            latent = attention.pop("latent")
+            return Layer(
+                **{
+                    **item,
+                    "attention": Attention(**attention, latent=Latent(**latent) if latent else None),
+                    "feedforward": Feedforward(**item["feedforward"]),
+                }
+            )
+
+        return ModelSpec(**{**data, "layers": tuple((count, layer(item)) for count, item in data["layers"])})
+
+
+def runs(layers: list[Layer]) -> tuple[tuple[int, Layer], ...]:
+    """Depth-ordered layers as (count, Layer) runs."""
+    out: list[tuple[int, Layer]] = []
+    for layer in layers:
+        if out and out[-1][1] == layer:
+            out[-1] = (out[-1][0] + 1, layer)
+        else:
+            out.append((1, layer))
+    return tuple(out)
+
+
+def from_architecture(name: str, keys: dict[str, Any]) -> ModelSpec:
+    """The spec described by a model's `architecture:` keys, already checked for type and range by the schema.
+
+    Raises ModelError where two keys contradict each other (divisibility, top-k above the experts, odd rotary width).
+    """
+    d, h = keys["d_model"], keys["heads"]
+    h_kv = keys.get("kv_heads") or h
+    head_dim = keys.get("head_dim")
+    if head_dim is None:
+        if d % h:
+            raise ModelError("heads", f"{h} does not divide d_model {d}; give head_dim or a divisor of d_model")
+        head_dim = d // h
+    if h % h_kv:
+        raise ModelError("kv_heads", f"{h_kv} does not divide heads {h}; allowed: the divisors of {h}")
+    if keys["positions"] == "rope" and head_dim % 2:
+        raise ModelError("head_dim", f"{head_dim} is odd; rotary positions pair the components, so it must be even")
+    bias = {"query": False, "key": False, "value": False, "output": False, "feedforward": False, "norm": False}
+    bias |= {"head": False} | keys.get("biases", {})
+    if bias["norm"] and keys["norm"] == "rmsnorm":
+        raise ModelError("biases.norm", "true with norm rmsnorm; an RMSNorm has no bias, use norm: layernorm")
+    if keys.get("tied_head") and bias["head"]:
+        raise ModelError("biases.head", "true with tied_head true; a tied head has no tensor of its own")
+    experts = keys.get("experts") or {"count": 0, "per_token": 0}
+    if experts["per_token"] > experts["count"]:
+        raise ModelError(
+            "experts.per_token", f"{experts['per_token']} is above experts.count {experts['count']}; at most that many"
+        )
+    layer = Layer(
+        Attention(h, h_kv, head_dim, bias["query"], bias["key"], bias["value"], bias["output"], keys.get("window")),
+        Feedforward(
+            keys["feedforward"],
+            keys["d_ff"],
+            bias["feedforward"],
+            experts["count"],
+            experts["per_token"],
+            experts.get("shared_width", 0),
+        ),
+    )
+    learned = keys["positions"] == "learned"
+    return ModelSpec(
+        name=name,
+        d_model=d,
+        vocabulary=keys["vocabulary"],
+        context=keys["context"],
+        layers=((keys["layers"], layer),),
+        positions=keys["positions"],
+        position_rows=keys["context"] if learned else 0,
+        rope_base=keys.get("rope_base", 10000.0),
+        norm=keys["norm"],
+        norm_bias=bias["norm"],
+        norm_epsilon=keys.get("norm_epsilon", 1e-5),
+        tied_head=keys.get("tied_head", False),
+        head_bias=bias["head"],
+    )

@@ -1,0 +1,311 @@
+"""The tables of `results/`: their columns, an atomic write with provenance, and a read that checks what it reads.
+
+`results/README.md` documents the same columns; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+METADATA_KEY = b"transformer_ledger"
+TYPES = {
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "decimal128(38,0)": pa.decimal128(38, 0),
+}
+
+
+class TableError(Exception):
+    """A table that cannot be written or trusted; the message names the file and what to do."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its type is a key of TYPES, its meaning one sentence, its unit empty for names and ratios."""
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Columns from lines of `name | type | unit | meaning`."""
+    rows = [[part.strip() for part in line.split("|", 3)] for line in text.strip().splitlines()]
+    return tuple(Column(name, kind, meaning, unit) for name, kind, unit, meaning in rows)
+
+
+_MODEL = "model | string | | name of the model in the config"
+_WORKLOAD = """workload | string | | name of the workload in the config
+batch | int64 | sequence | sequences processed together"""
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "verification": _columns("""
+        claim | string | | claim that the case belongs to
+        case | string | | what was tried, in words
+        leg | string | | exact (no rounding), floating (rounded, against a bound) or control (a change that must break the claim)
+        scope | string | | stated (the claim as the text makes it), conditioned (with the condition it needs), corrected (our right value) or printed (the text's own digits)
+        backend | string | | sequential, blas, torch, rational, symbolic or empty
+        quantity | string | | what was measured
+        measured | float64 | see unit | the measured value
+        relation | string | | bitwise (measured counts differing values, 0 wanted), ==, <=, >= or in
+        expected | float64 | see unit | value or bound that measured is held against (for in: the middle)
+        lower | float64 | see unit | lower end of the interval, for in
+        upper | float64 | see unit | upper end of the interval, for in
+        measured_exact | string | | measured as an integer or fraction, where it is one
+        expected_exact | string | | expected as an integer or fraction, where it is one
+        bound_source | string | | where the expected value or bound comes from
+        printed | string | see unit | what the text prints, null where it prints nothing
+        unit | string | | unit of measured, expected and printed
+        holds | bool | | the relation holds; for a control: the break was seen
+        applicable | bool | | false where the settings were edited away from those the printed figure belongs to
+        headline | bool | | the value that the claims table and the page show for the claim
+    """),
+    "claims": _columns("""
+        claim | string | | identifier: text, section, number
+        source | string | | text A or text B
+        section | string | | section of the text, by subject
+        statement | string | | the claim in our words
+        printed | string | | what the text prints, null where it prints nothing
+        value | string | | what was found
+        verdict | string | | confirmed, conditional, refuted, not reproducible, not settled or not applicable
+        registered | string | | verdict that the shipped settings should give
+        surprise | bool | | the verdict is not the registered one
+        condition | string | | the condition that the text omits, or why it is refuted
+        cases | int64 | | exact and floating cases measured
+        controls | int64 | | controls run
+        controls_broken | int64 | | controls seen to break the claim, as they must
+        measured_to_bound | float64 | | largest measured / bound over the bounded floating cases
+        control_to_threshold | float64 | | smallest measured / threshold over the controls (1 or more is a break)
+        verification | string | | verification that settles it
+    """),
+    "execution": _columns(f"""
+        {_MODEL}
+        implementation | string | | ours (our torch module) or transformers
+        quantity | string | | parameters, active_parameters, flops, cache_bytes or state_bytes
+        workload | string | | workload, empty where it plays no part
+        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state
+        component | string | | component of the ledger, or total
+        part | string | | further split: weight or bias, item and dtype of the state
+        value | decimal128(38,0) | see quantity | what was counted
+    """),
+    "ledger/parameters": _columns(f"""
+        {_MODEL}
+        component | string | | tensor kind, as attention.query or feedforward.up
+        shape | string | | shape of one copy
+        copies | int64 | | tensors of this kind
+        bias | bool | | true for a bias (also a norm's bias)
+        formula | string | | formula of one copy, printed from the function that computed it
+        parameters | int64 | parameter | in all copies
+        active_parameters | int64 | parameter | used by one token: experts not routed to are left out
+        executed | int64 | parameter | counted on the executed model
+        difference | int64 | parameter | parameters minus executed
+    """),
+    "ledger/training_state": _columns(f"""
+        {_MODEL}
+        recipe | string | | name of the recipe in the config
+        item | string | | weights, master_weights, gradients, first_moment, second_moment or step
+        dtype | string | | how the item is stored
+        bytes_per_parameter | float64 | byte/parameter | bytes divided by parameters (the step counters are a few bytes a tensor)
+        bytes | int64 | byte | in all
+        devices | int64 | device | devices that share the state
+        bytes_per_device | int64 | byte | the largest share of one device
+        executed_bytes | int64 | byte | read from real tensors after one optimiser step
+        difference | int64 | byte | bytes minus executed_bytes
+    """),
+    "ledger/kv_cache": _columns(f"""
+        {_MODEL}
+        {_WORKLOAD}
+        context | int64 | token | positions of each sequence
+        dtype | string | | how keys and values are stored
+        kv_heads | int64 | head | key/value heads (1 for a latent cache)
+        head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
+        policy | string | | needed (what attention can still read) or reserved (full length in every layer)
+        formula | string | | formula of one layer's bytes, printed from the function that computed it
+        bytes_per_token | int64 | byte/token | growth for one more token of one sequence
+        bytes | int64 | byte | in all layers
+        ratio_to_mha | float64 | | bytes divided by those of as many key/value heads as query heads
+        executed_bytes | int64 | byte | size of the real cache tensors' storage
+        difference | int64 | byte | bytes minus executed_bytes
+    """),
+    "ledger/matmul": _columns(f"""
+        {_MODEL}
+        {_WORKLOAD}
+        tokens | int64 | token | new tokens of each sequence
+        context | int64 | token | key positions that the newest token attends to
+        phase | string | | prefill, decode (one token with a cache) or train (forward and backward)
+        component | string | | matrix product, as attention.scores or feedforward.up
+        formula | string | | formula of one layer's FLOPs, printed from the function that computed it
+        convention | string | | full (every query against every key, what dense kernels run) or causal-exact (T(T+1)/2 pairs)
+        multiply_adds | decimal128(38,0) | multiply-add | in all layers
+        flops | decimal128(38,0) | FLOP | 2 a multiply-add
+        executed_flops | decimal128(38,0) | FLOP | counted on the executed model
+        difference | decimal128(38,0) | FLOP | flops minus executed_flops
+    """),
+    "ledger/training_compute": _columns(f"""
+        {_MODEL}
+        run | string | | name of the training run in the config
+        parameters | int64 | parameter | exact count that a token uses (experts not routed to are left out)
+        tokens | int64 | token | training tokens
+        context | int64 | token | sequence length of the exact count
+        flops_6nd | decimal128(38,0) | FLOP | the rule 6·N·D
+        flops_exact | decimal128(38,0) | FLOP | matrix products forward and backward, full convention
+        devices | int64 | device | devices
+        flops_per_second_per_device | float64 | FLOP/s | assumed sustained rate
+        seconds | float64 | s | flops_6nd at that rate
+        days | float64 | day | the same in days
+        published_device_hours | int64 | device-hour | as published, null where not
+        implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
+    """),
+    "experiment/rope_dot_product": _columns("""
+        case | string | | printed (the text's own vectors) or a drawn one
+        pairing | string | | interleaved (2i, 2i+1) or half-split (i, i + d_h/2)
+        head_dim | int64 | component | width of q and k
+        base | float64 | | base of the frequencies (null for the printed case, which gives one angle)
+        dtype | string | | precision of the computation
+        m | int64 | token | position of q
+        n | int64 | token | position of k
+        observed | float64 | | q rotated to m against k rotated to n
+        relative | float64 | | q against k rotated by n − m
+        shifted | float64 | | both positions moved by the shift
+        reference | float64 | | rounded from the high-precision value
+        difference | float64 | | largest of the three distances from the reference
+        bound | float64 | | a-priori rounding bound on difference
+        holds | bool | | difference within bound
+    """),
+    "experiment/blocked_softmax": _columns("""
+        case | string | | printed or a drawn one, with its mask
+        keys | int64 | token | keys of the row
+        blocks | string | | block boundaries
+        order | string | | order in which the blocks were read
+        dtype | string | | precision of the computation
+        pass | string | | forward or backward
+        dense | float64 | | largest distance of the dense form from the reference
+        blocked | float64 | | largest distance of the blocked form from the reference
+        reference | float64 | | value of the (first) output or gradient entry, rounded from the high-precision one
+        difference | float64 | | largest distance between dense and blocked
+        bound | float64 | | a-priori rounding bound on difference
+        holds | bool | | difference within bound
+    """),
+    "experiment/blocked_softmax_states": _columns("""
+        block | int64 | | number of the block, from 0, in the order read
+        begin | int64 | | first key
+        end | int64 | | one past the last key
+        maximum | float64 | | m: largest score so far
+        denominator | float64 | | a: sum of exp(score − m) so far
+        numerator | float64 | | o: sum of exp(score − m) · value so far
+    """),
+}
+
+
+def schema(table: str) -> pa.Schema:
+    """Arrow schema of `table`."""
+    return pa.schema([pa.field(column.name, TYPES[column.type]) for column in TABLES[table]])
+
+
+def _value(value: Any, column: Column, path: str) -> Any:
+    if value is None:
+        return None
+    if column.type in ("int64", "decimal128(38,0)"):
+        if isinstance(value, (bool, float)) or int(value) != value:
+            raise TableError(f"{path}: column {column.name}: {value!r} is not an integer")
+        value = int(value)
+        if column.type == "int64" and not -(2**63) <= value < 2**63:
+            raise TableError(f"{path}: column {column.name}: {value} does not fit int64")
+        if column.type != "int64" and abs(value) >= 10**38:
+            raise TableError(f"{path}: column {column.name}: {value} does not fit decimal128(38,0)")
+        return value if column.type == "int64" else Decimal(value)
+    if column.type == "float64":
+        return float(value)
+    if column.type == "bool":
+        return bool(value)
+    return str(value)
+
+
+def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metadata: Mapping[str, Any]) -> None:
+    """Write `rows` as `table` to `path` at one stroke (temporary file, then rename).
+
+    A row may leave a column out (null); a key that is not a column, a non-integer in an integer column or an integer
+    that does not fit raises TableError. `metadata` goes into the schema as one sorted JSON object.
+    """
+    path = Path(path)
+    columns = TABLES[table]
+    rows = list(rows)
+    unknown = {key for row in rows for key in row} - {column.name for column in columns}
+    if unknown:
+        raise TableError(f"{path}: no such column in {table}: {', '.join(sorted(unknown))}")
+    arrays = [
+        pa.array([_value(row.get(column.name), column, str(path)) for row in rows], TYPES[column.type])
+        for column in columns
+    ]
+    text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    full = pa.Table.from_arrays(arrays, schema=schema(table).with_metadata({METADATA_KEY: text.encode()}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    pq.write_table(full, partial, compression="zstd", write_page_checksum=True)
+    os.replace(partial, path)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file at one stroke, as `write` does."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _open(path: str | Path) -> pa.Table:
+    try:
+        return pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    except FileNotFoundError:
+        raise TableError(f"{path}: missing; run snakemake again to make it") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{path}: damaged ({str(error).splitlines()[0]}); delete it and run snakemake again") from None
+
+
+def read(path: str | Path, table: str | None = None) -> list[dict[str, Any]]:
+    """Rows of a table written by `write`; decimals come back as Python ints.
+
+    Raises TableError, naming the file to delete, where the file is missing, damaged or of other columns than `table`.
+    """
+    full = _open(path)
+    if table is not None and full.schema.remove_metadata() != schema(table):
+        raise TableError(f"{path}: not a {table} table of this version; delete it and run snakemake again")
+    rows = full.to_pylist()
+    decimals = [field.name for field in full.schema if pa.types.is_decimal(field.type)]
+    for row in rows:
+        for name in decimals:
+            row[name] = None if row[name] is None else int(row[name])
+    return rows
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """The metadata that `write` stored in the schema of `path`."""
+    try:
+        stored = pq.read_schema(path).metadata or {}
+        return json.loads(stored[METADATA_KEY])
+    except FileNotFoundError:
+        raise TableError(f"{path}: missing; run snakemake again to make it") from None
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        raise TableError(f"{path}: damaged or not ours; delete it and run snakemake again") from None
+
+
+def by(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[Any, list[Mapping[str, Any]]]:
+    """Rows grouped by the values of `keys` (a tuple where there are several), in order of appearance."""
+    out: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        value = row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)
+        out.setdefault(value, []).append(row)
+    return out
