@@ -17,25 +17,29 @@ from typing import Any
 from transformer_ledger import tables
 
 
-def _inputs(paths: list[str], expected: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of every input table; refuses, by name, a file made with other settings or sources than `expected` says."""
-    rows = {}
-    for path in paths:
-        wanted = expected.get(path)
-        if wanted is not None and tables.read_metadata(path).get("digest") != wanted:
-            raise tables.TableError(f"{path}: made with other settings or sources; delete it and run snakemake again")
-        rows[path] = tables.read(path)
-    return rows
+KINDS = ("execution", "ledger", "verification", "experiment", "timing", "claims")
 
 
-def _call(function: Any, settings: dict[str, Any], inputs: dict[str, Any]) -> Any:
-    """Call a job's function with its settings and with those input tables that its signature asks for by kind."""
+def _checked(path: str, wanted: str) -> dict[str, Any]:
+    """The metadata of an input table; refuses, by name, one made with other settings or sources than the spec says."""
+    metadata = tables.read_metadata(path)
+    if metadata.get("digest") != wanted:
+        raise tables.TableError(f"{path}: made with other settings or sources; delete it and run snakemake again")
+    return metadata
+
+
+def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any:
+    """Call a job's function with its settings and with what its signature asks for.
+
+    A parameter named after a kind of table gets {stem: rows}; `provenance` gets {path: metadata}.
+    """
     accepted = inspect.signature(function).parameters
-    given: dict[str, Any] = {}
-    for kind in ("execution", "verification", "ledger", "experiment", "claims", "timing", "study"):
+    metadata = {path: _checked(path, digest) for path, digest in paths.items()}
+    given: dict[str, Any] = {"provenance": metadata} if "provenance" in accepted else {}
+    for kind in KINDS:
         if kind in accepted:
-            found = {path: rows for path, rows in inputs.items() if Path(path).parts[1].removesuffix(".parquet") == kind}
-            given[kind] = {Path(path).stem: rows for path, rows in found.items()}
+            own = [path for path in paths if Path(path).parts[1].removesuffix(".parquet") == kind]
+            given[kind] = {Path(path).stem: tables.read(path) for path in own}
     return function(**settings, **given)
 
 
@@ -44,14 +48,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__)
     parser.add_argument("module", help="module of the job, as ledger.parameters or verification.head_count")
     parser.add_argument("--spec", required=True, help="the job's canonical JSON")
-    parser.add_argument("--input", nargs="*", default=[], help="input tables")
     parser.add_argument("--output", nargs="+", required=True, help="files to write")
     options = parser.parse_args(arguments)
     spec = json.loads(options.spec)
     try:
         module = importlib.import_module(f"transformer_ledger.{options.module}")
-        inputs = _inputs(options.input, spec.get("inputs", {}))
-        made = _call(module.compute, spec["settings"], inputs)
+        made = _call(module.compute, spec["settings"], spec["inputs"])
         for path in options.output:
             name = path.removeprefix("results/").removesuffix(".parquet")
             if not path.endswith(".parquet"):

@@ -35,12 +35,12 @@ def _smallest_margin(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return min(margins, default=None)
 
 
-def compute(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the claims table, one for every claim in the registry, from the rows of all verification tables.
+def compute(*, verification: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of the claims table, one for every claim in the registry, from the rows of every verification table.
 
     A case whose claim is not in the registry raises ValueError.
     """
-    grouped = tables.by(cases, "claim")
+    grouped = tables.by([row for rows in verification.values() for row in rows], "claim")
     unknown = set(grouped) - {claim.id for claim in CLAIMS}
     if unknown:
         raise ValueError(f"cases for claims that are not in the registry: {', '.join(sorted(unknown))}")

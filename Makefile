@@ -1,0 +1,44 @@
+# make results   set up .venv and run the pipeline
+# make test      the same set-up with the test extra, the checks, then the whole suite
+# make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
+PYTHON ?= python3
+CORES ?= 8
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+unexport PYTHONPATH
+
+.PHONY: results test check bench clean
+
+results: $(VENV)/results.stamp
+	snakemake --cores $(CORES)
+
+test: check
+	pytest -n 2
+
+check: $(VENV)/test.stamp
+	ruff check src tests benchmarks
+	ruff format --check src tests benchmarks
+	snakefmt --check Snakefile workflow
+	mypy
+	snakemake --lint
+
+bench: $(VENV)/results.stamp
+	python benchmarks/run.py
+
+clean:
+	rm -rf .snakemake logs
+	find results -mindepth 1 -not -name README.md -delete
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is newer than pyproject.toml while the environment holds its pins, so a second make installs nothing.
+$(VENV)/results.stamp: pyproject.toml | $(VENV)/bin/python
+	pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
+	pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/results.stamp

@@ -1,0 +1,28 @@
+# Transformer Ledger: config → executions, ledgers, verifications, experiments → claims → one page.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/execution.smk"
+include: "workflow/rules/ledger.smk"
+include: "workflow/rules/verification.smk"
+include: "workflow/rules/experiment.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        jobs.tables_of(settings),
+        "results/report.html",
+        "results/provenance.json",
+        "results/summary.txt",
+
+
+onsuccess:
+    prune(rules.all.input)

@@ -1,0 +1,159 @@
+"""Which settings each job uses: its spec, from the normalised config alone.
+
+A job is named by the path of its output without `results/` and the suffix: `execution/gpt2`, `ledger/matmul`, `claims`.
+Its spec holds exactly the settings it uses, the hash of its code, the versions of its packages and the digests of the
+tables it reads, so a rule that passes the spec as a parameter reruns when, and only when, one of them changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformer_ledger import fingerprint
+
+MAIN = f"{fingerprint.PACKAGE}.__main__"
+ALIASES = {"experiment/blocked_softmax_states": "experiment/blocked_softmax"}  # a second output of one job
+Config = Mapping[str, Any]
+
+
+def canonical(value: Any) -> str:
+    """One JSON text for one value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def job_of(path: str) -> str:
+    """The job that makes `path`."""
+    name = path.removeprefix("results/").rsplit(".", 1)[0]
+    return ALIASES.get(name, name)
+
+
+def module_of(job: str) -> str:
+    """The module that does `job`, relative to the package."""
+    kind = job.split("/")[0]
+    return {"execution": "executed.run", "claims": "claims.table", "report": "report.page"}.get(
+        kind, job.replace("/", ".")
+    )
+
+
+def workloads_of(config: Config, model: str) -> dict[str, Any]:
+    """The workloads that fit into the model's context."""
+    context = config["models"][model]["spec"]["context"]
+    return {name: load for name, load in config["workloads"].items() if load["context"] <= context}
+
+
+def models_read(config: Config, kind: str, name: str) -> list[str]:
+    """The models whose execution tables a ledger or verification reads, in the config's order."""
+    if kind == "ledger":
+        return list(config["models"])
+    named = config.get(kind, {}).get(name, {}).get("models", [])
+    return [model for model in config["models"] if model in named]
+
+
+def _specs(config: Config, models: Sequence[str]) -> dict[str, Any]:
+    return {name: config["models"][name]["spec"] for name in models}
+
+
+def _runs(config: Config, names: Sequence[str]) -> dict[str, Any]:
+    runs = {name: config["training_runs"][name] for name in names}
+    return {name: {**run, "architecture": config["models"][run["model"]]["spec"]} for name, run in runs.items()}
+
+
+def settings(config: Config, job: str) -> dict[str, Any]:
+    """The part of the config that `job` uses, with the names of models and runs resolved."""
+    kind, _, name = job.partition("/")
+    every = list(config["models"])
+    if kind == "execution":
+        model = config["models"][name]
+        return {
+            "model": model["spec"],
+            "hf_config": model["hf_config"],
+            "workloads": workloads_of(config, name),
+            "recipes": config["recipes"],
+            "cache_dtypes": config["cache_dtypes"],
+        }
+    if job == "ledger/parameters":
+        return {"models": _specs(config, every)}
+    if job == "ledger/training_state":
+        return {"models": _specs(config, every), "recipes": config["recipes"]}
+    if job == "ledger/kv_cache":
+        return {
+            "models": _specs(config, every),
+            "workloads": config["workloads"],
+            "cache_dtypes": config["cache_dtypes"],
+        }
+    if job == "ledger/matmul":
+        return {"models": _specs(config, every), "workloads": config["workloads"]}
+    if job == "ledger/training_compute":
+        return {"runs": _runs(config, list(config["training_runs"]))}
+    if job == "ledger/agreement":
+        return {
+            "models": _specs(config, every),
+            "workloads": config["workloads"],
+            "cache_dtypes": config["cache_dtypes"],
+        }
+    if kind in ("verification", "experiment", "timing"):
+        own = dict(config[kind][name])
+        if "models" in own:
+            own["models"] = _specs(config, own["models"])
+        if "runs" in own:
+            own["runs"] = _runs(config, own["runs"])
+        return own
+    if job == "report":
+        shown = ("models", "workloads", "training_runs", "recipes", "cache_dtypes", "report")
+        return {key: config[key] for key in shown}
+    return {}
+
+
+def spec(config: Config, job: str, inputs: Sequence[str] = (), files: Sequence[str] = ()) -> dict[str, Any]:
+    """The spec of `job`, which reads the tables `inputs` and the package files `files` (templates, styles).
+
+    `digest` is the hash of the rest: two outputs with one digest were made from the same settings, code, packages and,
+    through `inputs`, the same tables.
+    """
+    module = f"{fingerprint.PACKAGE}.{module_of(job)}"
+    made: dict[str, Any] = {
+        "job": job,
+        "settings": settings(config, job),
+        "sources": fingerprint.sources(MAIN, module),
+        "packages": fingerprint.packages(MAIN, module),
+        "inputs": {path: digest_of(config, path) for path in sorted(inputs)},
+    }
+    if files:
+        made["files"] = fingerprint.content(*sorted(files))
+    return {**made, "digest": hashlib.sha256(canonical(made).encode()).hexdigest()}
+
+
+def digest_of(config: Config, path: str) -> str:
+    """The digest that the table `path` should carry."""
+    job = job_of(path)
+    return str(spec(config, job, inputs_of(config, job))["digest"])
+
+
+def inputs_of(config: Config, job: str) -> list[str]:
+    """The tables that `job` reads; the page reads them all."""
+    kind, _, name = job.partition("/")
+    if kind in ("ledger", "verification") and job != "ledger/training_compute":
+        return [f"results/execution/{model}.parquet" for model in models_read(config, kind, name)]
+    if job == "claims":
+        return [f"results/verification/{name}.parquet" for name in sorted(config["verification"])]
+    if job in ("report", "summary"):
+        return [path for path in tables_of(config) if not path.startswith("results/execution/")]
+    if job == "provenance":
+        return tables_of(config)
+    return []
+
+
+LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "training_compute", "agreement")
+
+
+def tables_of(config: Config) -> list[str]:
+    """Every table of `results/`."""
+    jobs = [f"execution/{name}" for name in config["models"]]
+    jobs += [f"ledger/{name}" for name in LEDGERS]
+    for kind in ("verification", "experiment", "timing"):
+        jobs += [f"{kind}/{name}" for name in sorted(config[kind])]
+    jobs += [alias for alias, job in ALIASES.items() if job.split("/")[1] in config["experiment"]]
+    return [f"results/{job}.parquet" for job in [*jobs, "claims"]]
