@@ -7,7 +7,7 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH
 
-.PHONY: results test check bench clean
+.PHONY: results test check bench clean dictionary
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -42,3 +42,6 @@ $(VENV)/results.stamp: pyproject.toml | $(VENV)/bin/python
 $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 	pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/results.stamp
+
+dictionary:
+	python -c "from transformer_ledger import tables; p = 'results/README.md'; t = open(p).read(); m = '## Data dictionary\n\n'; open(p, 'w').write(t[: t.index(m) + len(m)] + tables.dictionary())"

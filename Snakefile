@@ -25,4 +25,4 @@ rule all:
 
 
 onsuccess:
-    prune(rules.all.input)
+    close(rules.all.input)

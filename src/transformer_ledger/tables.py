@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 METADATA_KEY = b"transformer_ledger"
+FAMILIES = ("verification", "execution", "timing")  # one file a name; every other table is one file
 TYPES = {
     "string": pa.string(),
     "bool": pa.bool_(),
@@ -168,6 +169,28 @@ TABLES: dict[str, tuple[Column, ...]] = {
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
     """),
+    "timing": _columns("""
+        case | string | | what was timed, with its sizes
+        part | string | | what runs: a product, a norm, a kernel
+        flops | decimal128(38,0) | FLOP | operations, written down before the measurement
+        bytes_moved | int64 | byte | inputs read and outputs written once, written down before the measurement
+        flops_per_byte | float64 | FLOP/byte | arithmetic intensity
+        peak_flops_per_second | float64 | FLOP/s | best rate of a large matrix product on this machine, same threads
+        peak_bytes_per_second | float64 | byte/s | best rate of a large copy on this machine, same threads
+        bottleneck | string | | compute or memory, whichever of the two takes longer at its peak
+        expected_seconds | float64 | s | the longer of the two
+        repeats | int64 | | runs timed, interleaved with those of the other cases
+        median_seconds | float64 | s | median run
+        q1_seconds | float64 | s | first quartile
+        q3_seconds | float64 | s | third quartile
+        measured_to_expected | float64 | | median_seconds / expected_seconds
+        baseline | string | | case that this one is compared with
+        expected_ratio | float64 | | operations over the baseline's
+        measured_ratio | float64 | | median time over the baseline's
+        peak_bytes | int64 | byte | most memory held at once beyond the inputs, from the profiler's memory events
+        threads | int64 | | threads of the numerical library
+        device | string | | device that ran it
+    """),
     "experiment/rope_dot_product": _columns("""
         case | string | | printed (the text's own vectors) or a drawn one
         pairing | string | | interleaved (2i, 2i+1) or half-split (i, i + d_h/2)
@@ -180,9 +203,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         relative | float64 | | q against k rotated by n − m
         shifted | float64 | | both positions moved by the shift
         reference | float64 | | rounded from the high-precision value
+        reference_decimal | string | | the high-precision value to ten digits fewer than it was computed with
         difference | float64 | | largest of the three distances from the reference
-        bound | float64 | | a-priori rounding bound on difference
-        holds | bool | | difference within bound
+        bound | float64 | | largest of the three a-priori rounding bounds
+        holds | bool | | each of the three is within its bound of the reference
     """),
     "experiment/blocked_softmax": _columns("""
         case | string | | printed or a drawn one, with its mask
@@ -191,12 +215,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         order | string | | order in which the blocks were read
         dtype | string | | precision of the computation
         pass | string | | forward or backward
+        quantity | string | | output, score gradient or value gradient
         dense | float64 | | largest distance of the dense form from the reference
         blocked | float64 | | largest distance of the blocked form from the reference
         reference | float64 | | value of the (first) output or gradient entry, rounded from the high-precision one
+        reference_decimal | string | | the same to ten digits fewer than it was computed with
+        naive | float64 | | the same from exponentials with no maximum taken off, in fp64: NaN where they overflow or all vanish
         difference | float64 | | largest distance between dense and blocked
-        bound | float64 | | a-priori rounding bound on difference
-        holds | bool | | difference within bound
+        bound | float64 | | largest a-priori rounding bound on difference, over the entries
+        ratio | float64 | | largest distance from the reference over its bound, over the entries of both forms
+        holds | bool | | every entry of both forms is within its bound of the reference
     """),
     "experiment/blocked_softmax_states": _columns("""
         block | int64 | | number of the block, from 0, in the order read
@@ -309,3 +337,13 @@ def by(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[Any, list[Mapping[
         value = row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)
         out.setdefault(value, []).append(row)
     return out
+
+
+def dictionary() -> str:
+    """The data dictionary of every table as Markdown, for `results/README.md`."""
+    parts = []
+    for table, columns in TABLES.items():
+        path = f"results/{table}/<name>.parquet" if table in FAMILIES else f"results/{table}.parquet"
+        rows = [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in columns]
+        parts.append("\n".join([f"### `{path}`", "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"

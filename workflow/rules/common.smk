@@ -1,27 +1,21 @@
-# What every rule shares: the checked config and a job's spec. No rules here.
+# The checked config and a job's spec, for all rules.
 import os
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 # The jobs run the interpreter that runs Snakemake, with the package as it lies in src/, installed or not.
 SOURCE = Path(workflow.basedir, "src")
 sys.path.insert(0, str(SOURCE))
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).parent}.items():
+    os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 from transformer_ledger import jobs
 from transformer_ledger.config import ConfigError, load
-from transformer_ledger.stale import prune
 
 try:
     settings = load(config, workflow.configfiles)
 except ConfigError as error:
-    raise WorkflowError(f"{error}") from None
-
-# Every job: one interpreter, one spec, its tables in and out. Standard error goes to the log as well.
-RUN = "python -m transformer_ledger"
+    sys.exit(f"{error}")
 
 
 def tables(job):
@@ -37,3 +31,12 @@ def spec(job, *files):
         return jobs.canonical(jobs.spec(settings, name, jobs.inputs_of(settings, name), files))
 
     return make
+
+
+def close(current):
+    """Remove tables that nothing in the config makes any more, then show the summary of the run."""
+    from transformer_ledger.stale import prune
+
+    prune(current)
+    if Path("results/summary.txt").exists():
+        print(Path("results/summary.txt").read_text(encoding="utf-8"), flush=True)

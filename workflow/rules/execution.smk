@@ -6,14 +6,14 @@ rule execution:
         "results/execution/{model}.parquet",
     log:
         "logs/execution/{model}.log",
-    params:
-        spec=spec("execution/{model}"),
     wildcard_constraints:
         model=r"[^/]+",
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("execution/{model}"),
     message:
         "Run {wildcards.model} and count parameters, operations, cache and optimiser state"
     shell:
-        "{RUN} executed.run --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger executed.run --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"

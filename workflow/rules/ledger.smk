@@ -8,14 +8,14 @@ rule ledger:
         "results/ledger/{ledger}.parquet",
     log:
         "logs/ledger/{ledger}.log",
-    params:
-        spec=spec("ledger/{ledger}"),
     wildcard_constraints:
         ledger="|".join(jobs.LEDGERS),
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("ledger/{ledger}"),
     message:
         "Compute the ledger {wildcards.ledger}"
     shell:
-        "{RUN} ledger.{wildcards.ledger} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger ledger.{wildcards.ledger} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"

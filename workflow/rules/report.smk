@@ -1,5 +1,5 @@
 # What people read: the page, the provenance of every file, the closing summary.
-PAGE = sorted(map(str, Path(workflow.basedir, "src/transformer_ledger/report").glob("*.[!p]*")))
+PAGE = [str(SOURCE / "transformer_ledger/report" / name) for name in ("page.html.j2", "style.css", "script.js")]
 
 
 rule report:
@@ -10,15 +10,15 @@ rule report:
         "results/report.html",
     log:
         "logs/report.log",
-    params:
-        spec=spec("report", *PAGE),
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("report", *PAGE),
     message:
         "Write the page"
     shell:
-        "{RUN} report.page --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger report.page --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
 
 
 rule provenance:
@@ -29,18 +29,18 @@ rule provenance:
         "results/provenance.json",
     log:
         "logs/provenance.log",
-    params:
-        spec=spec("provenance"),
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("provenance"),
     message:
         "Record where every file comes from"
     shell:
-        "{RUN} provenance --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger provenance --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
 
 
-# Last of all, and on the terminal; fails where a surprise was found, after everything else exists.
+# Last of all: fails, and so shows its log, where a surprise was found; by then everything else exists.
 rule summary:
     input:
         tables=tables("summary"),
@@ -50,12 +50,13 @@ rule summary:
         "results/summary.txt",
     log:
         "logs/summary.log",
-    params:
-        spec=spec("summary"),
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("summary"),
     message:
         "Summarise"
     shell:
-        "{RUN} summary --spec {params.spec:q} --output {output:q} 2> {log:q} && cat {output:q}"
+        "python -m transformer_ledger summary --spec {params.spec:q} --output {output:q} > {log:q} 2>&1; "
+        "cat {output:q} >> {log:q}; grep --quiet 'surprises: 0' {output:q}"

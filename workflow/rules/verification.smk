@@ -8,17 +8,17 @@ rule verification:
         "results/verification/{verification}.parquet",
     log:
         "logs/verification/{verification}.log",
-    params:
-        spec=spec("verification/{verification}"),
     wildcard_constraints:
         verification="|".join(settings["verification"]) or "none",
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("verification/{verification}"),
     message:
         "Verify {wildcards.verification}"
     shell:
-        "{RUN} verification.{wildcards.verification} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger verification.{wildcards.verification} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
 
 
 rule claims:
@@ -28,12 +28,12 @@ rule claims:
         "results/claims.parquet",
     log:
         "logs/claims.log",
-    params:
-        spec=spec("claims"),
-    threads: 1
     conda:
         "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("claims"),
     message:
         "Settle the claims"
     shell:
-        "{RUN} claims.table --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        "python -m transformer_ledger claims.table --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"

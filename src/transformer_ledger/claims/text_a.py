@@ -6,4 +6,289 @@ from transformer_ledger.claims.claim import Claim
 
 TITLE = "L'arquitectura Transformer"
 
-CLAIMS: tuple[Claim, ...] = ()
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "A1.1",
+        "Embedding lookup",
+        "embedding_lookup",
+        "A one-hot row times a 29 × 24 embedding table gives, bit for bit, the 24 numbers that reading the row gives.",
+        "24 of 24, worst difference 0",
+        "conditional",
+        "The table holds no −0.0 (it comes back as +0.0) and no infinity or NaN in any other row (0 · ∞ is NaN, and the "
+        "sum takes it in).",
+    ),
+    Claim(
+        "A1.2",
+        "Embedding lookup",
+        "embedding_lookup",
+        "The one-hot product costs as many multiplications as the table has entries, 696, where the lookup costs one "
+        "indexed read.",
+        "696",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A2.1",
+        "Output projection",
+        "output_projection",
+        "Concatenating the heads and multiplying by W_O equals the sum over heads of head h times its own d_h rows of W_O.",
+        "worst component 2.22e-16",
+        "confirmed",
+    ),
+    Claim(
+        "A2.2",
+        "Output projection",
+        "output_projection",
+        "With a single head the table of contributions has one row, which is the output itself and so says nothing.",
+        "1 row",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A2.3",
+        "Output projection",
+        "output_projection",
+        "Because the output is a sum over heads, each head's share in it can be stated: the shares add up to the whole.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A3.1",
+        "Number of heads",
+        "head_count",
+        "Multi-head attention of width d has 4d² weights, whatever the number of heads that divides d.",
+        "d × d each",
+        "confirmed",
+    ),
+    Claim(
+        "A3.2",
+        "Number of heads",
+        "head_count",
+        "Drawn from one seed, the parameter vector has the same norm to nine digits for every number of heads: it is "
+        "literally the same vector.",
+        "nine digits",
+        "confirmed",
+    ),
+    Claim(
+        "A3.3",
+        "Number of heads",
+        "head_count",
+        "The same weights with another number of heads compute another function: one head gives a token one attention "
+        "pattern, H heads give it H.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A4.1",
+        "Scale of the scores",
+        "score_scale",
+        "The dot product of a projected query and a projected key has standard deviation √d_k, which grows eightfold "
+        "from d_k = 2 to d_k = 128.",
+        "×8 from d_k = 2 to 128",
+        "confirmed",
+    ),
+    Claim(
+        "A4.2",
+        "Scale of the scores",
+        "score_scale",
+        "Divided by √d_k the dot product has standard deviation 1 at every width.",
+        "1",
+        "confirmed",
+    ),
+    Claim(
+        "A4.3",
+        "Scale of the scores",
+        "score_scale",
+        "Without the division by √d_k the attention softmax of a wide model starts saturated, nearly one-hot, before "
+        "any training.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A5.1",
+        "Order of the prefix",
+        "permutation",
+        "In one attention layer without positions, permuting the tokens before the last one leaves the last position's "
+        "logits as they were.",
+        "2.22e-16",
+        "confirmed",
+    ),
+    Claim(
+        "A5.2",
+        "Order of the prefix",
+        "permutation",
+        "With rotary positions the same permutations change the last position's logits, by up to 0.319.",
+        "0.319",
+        "not reproducible",
+        "The digits belong to an initialisation that the text does not publish. That the logits change, far outside "
+        "rounding, is settled.",
+    ),
+    Claim(
+        "A5.3",
+        "Order of the prefix",
+        "permutation",
+        "Only the last position is unmoved: the causal mask gives every earlier position another set of tokens once "
+        "the order changes.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A5.4",
+        "Order of the prefix",
+        "permutation",
+        "With two layers under the causal mask the last position's logits do depend on the order of the prefix, even "
+        "without positions.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A6.1",
+        "Rotary positions",
+        "rope_relative",
+        "Rotated by their positions, a query and a key have a dot product that depends on the difference of the "
+        "positions alone.",
+        "625 pairs, 49 groups, worst spread 1.33e-15",
+        "confirmed",
+    ),
+    Claim(
+        "A6.2",
+        "Rotary positions",
+        "rope_relative",
+        "The rotation keeps every vector's length.",
+        "4.44e-16",
+        "confirmed",
+    ),
+    Claim(
+        "A6.3",
+        "Rotary positions",
+        "rope_relative",
+        "So rotary positions leave the scale of the scores alone: their standard deviation stays √d_k, and dividing by "
+        "√d_k stays right.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A7.1",
+        "Causal prefix",
+        "causal_prefix",
+        "Under the causal mask one forward pass over 11 positions gives every position exactly the loss that a forward "
+        "pass over its prefix alone gives its last one.",
+        "0 exactly, each position",
+        "conditional",
+        "Every sum is taken in an order that does not depend on the shape. Library kernels choose theirs by the shape, "
+        "and then the losses agree within rounding only.",
+    ),
+    Claim(
+        "A7.2",
+        "Causal prefix",
+        "causal_prefix",
+        "Without the causal mask the one pass and the prefix passes give different losses.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A7.3",
+        "Causal prefix",
+        "causal_prefix",
+        "Without the causal mask a position would predict its next token better, since it has the token before it.",
+        None,
+        "conditional",
+        "The model was trained without the mask: an untrained one predicts no better for seeing the future, it has to "
+        "learn to copy it.",
+    ),
+    Claim(
+        "A8.1",
+        "Parameter rule",
+        "parameter_rule",
+        "The parameters of the text's small model, added up piece by piece, are the number that counting its tensors "
+        "gives.",
+        "difference 0",
+        "confirmed",
+    ),
+    Claim(
+        "A8.2",
+        "Parameter rule",
+        "parameter_rule",
+        "For this model the rule of thumb 12nd² + Vd is 2,112 parameters short of the count.",
+        "2,112",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A8.3",
+        "Parameter rule",
+        "parameter_rule",
+        "At this size that is an error of about 1 %.",
+        "1 %",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A8.4",
+        "Parameter rule",
+        "parameter_rule",
+        "At Llama's scale the rule's error drops below half a per cent.",
+        "< 0.5 %",
+        "refuted",
+        "Size is not what decides: the rule supposes full-width keys and values, 8d² weights in the feed-forward and one "
+        "table for embedding and head. Grouped queries, a wider feed-forward and an untied head each move the count, and "
+        "a small error is terms of opposite sign cancelling.",
+        needs_control=False,
+    ),
+    Claim(
+        "A9.1",
+        "Training compute",
+        "training_compute",
+        "Training takes about 6ND operations: 6.30e24 for 70 billion parameters and 15 trillion tokens.",
+        "6.30e24",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A9.2",
+        "Training compute",
+        "training_compute",
+        "16,000 H100 at an effective 400 TFLOP/s each give 6.4e18 FLOP/s and need 984,375 s, 11.4 days, for it.",
+        "6.4e18 FLOP/s, 984,375 s, 11.4 days",
+        "confirmed",
+        needs_control=False,
+    ),
+    Claim(
+        "A9.3",
+        "Training compute",
+        "training_compute",
+        "That agrees with the published figures for Llama 3 70B, about 11 days.",
+        "about 11 days",
+        "refuted",
+        "The model card publishes device-hours, and on 16,000 devices they last about half as long again: the effective "
+        "rate was well below the 400 TFLOP/s assumed.",
+        needs_control=False,
+    ),
+    Claim(
+        "A9.4",
+        "Training compute",
+        "training_compute",
+        "The 6 is 2 operations a parameter and token forward and 4 backward: 2 for the weights' gradient and 2 for the "
+        "inputs'.",
+        "2 + 4",
+        "confirmed",
+    ),
+    Claim(
+        "A9.5",
+        "Training compute",
+        "training_compute",
+        "The rule holds for a mixture of experts with N the parameters that are active for a token.",
+        None,
+        "confirmed",
+    ),
+    Claim(
+        "A9.6",
+        "Training compute",
+        "training_compute",
+        "The model that the text's sliders stand at (80 layers, d = 8192, V = 128,256) has 65.48 G parameters by the rule; "
+        "with 15.0 T tokens it takes 5.89e24 FLOPs and 10.7 days.",
+        "65.48 G parameters, 15.0 T tokens, 5.89e24 FLOPs, 10.7 days",
+        "confirmed",
+        needs_control=False,
+    ),
+)

@@ -1,0 +1,91 @@
+"""Verdicts follow from cases: every rule, and what turns each verdict."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from transformer_ledger.cases import case, differing
+from transformer_ledger.claims import table
+from transformer_ledger.claims.claim import VERDICTS, Claim, verdict
+
+CLAIM = Claim("A1.1", "s", "v", "statement", None, "confirmed")
+
+
+def row(leg="exact", holds=True, scope="stated", applicable=True):
+    return case("A1.1", "c", leg, "q", 0 if holds else 1, "==", 0, scope=scope, applicable=applicable)
+
+
+CONTROL = row("control")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], "not settled"),
+        ([row()], "not settled"),  # no control
+        ([CONTROL], "not settled"),  # nothing measured
+        ([row(), CONTROL], "confirmed"),
+        ([row(), CONTROL, row("control", False)], "not settled"),
+        ([row(holds=False), CONTROL], "refuted"),
+        ([row(holds=False), row(scope="conditioned"), CONTROL], "conditional"),
+        ([row(holds=False), row(scope="conditioned", holds=False), CONTROL], "refuted"),
+        ([row(holds=False), row(scope="corrected"), CONTROL], "refuted"),
+        ([row(holds=False), row(scope="corrected", holds=False), CONTROL], "not settled"),
+        ([row(), row(scope="conditioned", holds=False), CONTROL], "not settled"),
+        ([row(), row(scope="printed", holds=False), CONTROL], "not reproducible"),
+        ([row(), row(scope="printed"), CONTROL], "confirmed"),
+        ([row(), row(holds=False, applicable=False), CONTROL], "not applicable"),
+        ([row(applicable=False), CONTROL], "not applicable"),
+        ([row(holds=False), row(applicable=False), CONTROL], "refuted"),
+    ],
+)
+def test_verdict(rows, expected):
+    assert verdict(CLAIM, rows) == expected
+
+
+def test_arithmetic_needs_no_control_when_the_registry_says_so():
+    assert verdict(Claim("A1.2", "s", "v", "x", None, "confirmed", needs_control=False), [row()]) == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("measured", "relation", "expected", "holds"),
+    [
+        (10**30 + 1, "==", 10**30, False),  # equal as floats, not as integers
+        (Fraction(1, 3), "==", Fraction(1, 3), True),
+        (1 / 3, "==", Fraction(1, 3), False),
+        (math.nan, "<=", 1.0, False),
+        (math.nan, ">=", 1.0, False),
+        (0.5, "in", (0.5, 0.6), True),
+        (0.7, "in", (0.5, 0.6), False),
+        (1, "bitwise", 0, False),
+    ],
+)
+def test_relations_are_exact_and_nan_never_holds(measured, relation, expected, holds):
+    assert case("A1.1", "c", "exact", "q", measured, relation, expected)["holds"] is holds
+
+
+def test_bits_are_compared_not_values():
+    import numpy as np
+
+    assert differing(np.array([0.0, 1.0]), np.array([-0.0, 1.0])) == 1
+    assert differing(np.array([math.nan]), np.array([math.nan])) == 0
+
+
+def test_the_registry_is_whole():
+    identifiers = [claim.id for claim in table.CLAIMS]
+    assert len(set(identifiers)) == len(identifiers)
+    assert sum(name[0] == "A" for name in identifiers) == 31
+    assert all(claim.registered in VERDICTS and claim.statement for claim in table.CLAIMS)
+
+
+def test_unmeasured_claims_appear_and_are_no_surprise():
+    rows = table.compute(verification={})
+    assert {row["verdict"] for row in rows} == {"not settled"}
+    assert not any(row["surprise"] for row in rows)
+    assert len(rows) == len(table.CLAIMS)
+
+
+def test_a_case_for_an_unknown_claim_is_an_error():
+    with pytest.raises(ValueError, match="Z9"):
+        table.compute(verification={"v": [case("Z9", "c", "exact", "q", 0, "==", 0)]})

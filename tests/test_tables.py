@@ -1,0 +1,111 @@
+"""Tables: exact integers, atomic writes, damage noticed, and the data dictionary held against the schemas."""
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from transformer_ledger import tables
+
+ROOT = Path(__file__).parents[1]
+COMPUTE = {"model": "m", "run": "r", "parameters": 70 * 10**9, "flops_6nd": 6_350_000_000_000_000_000_000_001}
+
+
+def test_integers_past_float_and_int64_come_back_exact(tmp_path):
+    path = tmp_path / "t.parquet"
+    tables.write(path, "ledger/training_compute", [COMPUTE], {"a": 1})
+    (row,) = tables.read(path, "ledger/training_compute")
+    assert row["flops_6nd"] == COMPUTE["flops_6nd"]
+    assert row["days"] is None
+    assert tables.read_metadata(path) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parameters": 2**63}, "parameters: 9223372036854775808 does not fit int64"),
+        ({"parameters": -(2**63) - 1}, "does not fit int64"),
+        ({"flops_6nd": 10**38}, "does not fit decimal128"),
+        ({"parameters": 1.0}, "parameters: 1.0 is not an integer"),
+        ({"parameters": True}, "parameters: True is not an integer"),
+        ({"flops_6nd": 1e21}, "is not an integer"),
+        ({"parametres": 1}, "no such column in ledger/training_compute: parametres"),
+    ],
+)
+def test_wrong_values_are_refused_and_leave_nothing(tmp_path, change, message):
+    path = tmp_path / "t.parquet"
+    with pytest.raises(tables.TableError, match=message.replace("(", r"\(")):
+        tables.write(path, "ledger/training_compute", [COMPUTE | change], {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_writes_are_the_same_bytes(tmp_path):
+    for name, metadata in (("a", {"x": 1, "y": 2}), ("b", {"y": 2, "x": 1})):
+        tables.write(tmp_path / name, "ledger/training_compute", [COMPUTE] * 50, metadata)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_no_flipped_byte_reads_back_as_another_value(tmp_path):
+    path = tmp_path / "t.parquet"
+    rows = [COMPUTE | {"tokens": number} for number in range(1000)]
+    tables.write(path, "ledger/training_compute", rows, {"a": 1})
+    good, right = path.read_bytes(), tables.read(path)
+    draw = random.Random(0)
+    noticed = 0
+    for _ in range(200):
+        damaged = bytearray(good)
+        damaged[draw.randrange(len(good))] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            assert tables.read(path, "ledger/training_compute") == right
+        except tables.TableError as error:
+            noticed += 1
+            assert "delete it and run snakemake again" in str(error)
+    assert noticed > 50  # the others hit bytes that carry no value (statistics, padding)
+
+
+@pytest.mark.parametrize("content", [b"", b"not parquet at all", None])
+def test_missing_and_broken_files_are_named(tmp_path, content):
+    path = tmp_path / "t.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    for reader in (tables.read, tables.read_metadata):
+        with pytest.raises(tables.TableError, match=str(path)):
+            reader(path)
+
+
+def test_a_table_of_other_columns_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    tables.write(path, "ledger/training_compute", [COMPUTE], {})
+    with pytest.raises(tables.TableError, match="not a ledger/matmul table"):
+        tables.read(path, "ledger/matmul")
+
+
+def test_every_column_is_documented_and_typed():
+    for table, columns in tables.TABLES.items():
+        assert len({column.name for column in columns}) == len(columns), table
+        for column in columns:
+            assert column.type in tables.TYPES
+            assert len(column.meaning) > 5, (table, column.name)
+
+
+def test_the_contract_columns_are_there():
+    contract = json.loads((ROOT / "tests/contract.json").read_text())
+    for table, columns in contract.items():
+        assert set(columns) <= {column.name for column in tables.TABLES[table]}, table
+
+
+def test_the_data_dictionary_is_that_of_the_schemas():
+    text = (ROOT / "results/README.md").read_text(encoding="utf-8")
+    assert tables.dictionary() in text, "run `make dictionary`"
+
+
+def test_pandas_reads_a_table_without_a_helper(tmp_path):
+    import pandas as pd
+
+    path = tmp_path / "t.parquet"
+    tables.write(path, "ledger/training_compute", [COMPUTE], {})
+    assert int(pd.read_parquet(path)["flops_6nd"][0]) == COMPUTE["flops_6nd"]
+    assert pq.read_schema(path).names == [column.name for column in tables.TABLES["ledger/training_compute"]]
