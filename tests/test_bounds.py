@@ -1,4 +1,4 @@
-"""Rounding bounds hold against exact or 60-digit arithmetic, and are tight enough that a thousandth of them does not."""
+"""Rounding bounds hold against exact or 60-digit arithmetic, and are so tight that a thousandth of them does not."""
 
 from __future__ import annotations
 
@@ -58,17 +58,25 @@ def test_gamma_is_exact_and_refuses_what_it_cannot_bound() -> None:
 def test_dot_sum_and_matmul_bounds_hold(precision: str, n: int) -> None:
     u, dtype = bounds.UNIT_ROUNDOFF[precision], DTYPES[precision]
     a, b = _draw(n, 200, n, dtype=dtype), _draw(n + 1, 200, n, dtype=dtype)
-    exact_dot = np.array([sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(p, q)) for p, q in zip(a, b)])
+    exact_dot = np.array(
+        [
+            sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(p, q, strict=True))
+            for p, q in zip(a, b, strict=True)
+        ]
+    )
     for computed in (_sequential_dot(a, b), np.einsum("ij,ij->i", a, b)):
-        error = np.array([float(abs(Fraction(float(x)) - y)) for x, y in zip(computed, exact_dot)])
+        error = np.array([float(abs(Fraction(float(x)) - y)) for x, y in zip(computed, exact_dot, strict=True)])
         _check(error, bounds.dot_bound(a, b, u))
     total = np.array([sum(Fraction(float(x)) for x in p) for p in a])
     computed = _sequential_dot(a, np.ones_like(b))
-    error = np.array([float(abs(Fraction(float(x)) - y)) for x, y in zip(computed, total)])
+    error = np.array([float(abs(Fraction(float(x)) - y)) for x, y in zip(computed, total, strict=True)])
     _check(error, bounds.sum_bound(a, u))
     product = a[:6] @ b[:6].T
     exact_product = np.array(
-        [[sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(p, q)) for q in b[:6]] for p in a[:6]]
+        [
+            [sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(p, q, strict=True)) for q in b[:6]]
+            for p in a[:6]
+        ]
     )
     error = np.vectorize(lambda x, y: float(abs(Fraction(float(x)) - y)), otypes=[float])(product, exact_product)
     _check(error, bounds.matmul_bound(a[:6], b[:6].T, u))
@@ -210,7 +218,8 @@ def test_frequencies_are_within_their_bound(base: float) -> None:
 def test_a_fully_masked_row_is_zero_and_its_bound_finite() -> None:
     p = bounds.softmax(bounds.exact(np.zeros((2, 3)), 2.0**-53), np.array([[True, False, True], [False] * 3]))
     assert p.value.tolist() == [[0.5, 0, 0.5], [0, 0, 0]]
-    assert np.isfinite(p.error).all() and (p.error[1] == 0).all()
+    assert np.isfinite(p.error).all()
+    assert (p.error[1] == 0).all()
 
 
 def test_a_mask_hides_the_error_of_what_it_hides() -> None:
@@ -240,7 +249,7 @@ def test_an_interval_holds_as_often_as_it_says() -> None:
     assert inside(3) < 0.75
 
 
-@pytest.mark.parametrize("d_k,d", [(2, 16), (8, 16), (8, 64)])
+@pytest.mark.parametrize(("d_k", "d"), [(2, 16), (8, 16), (8, 64)])
 def test_moments_of_projected_dot_products(d_k: int, d: int) -> None:
     """Kurtosis, and correlation of squares that share weights, against 200,000 draws of weights and two token pairs."""
     generator = np.random.Generator(np.random.PCG64(d_k * d))

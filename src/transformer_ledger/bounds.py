@@ -5,7 +5,7 @@ References:
     [K]  L. Kish, Survey Sampling, Wiley 1965, section 5.4 (design effect of grouped samples).
     [L]  S. Linnainmaa, Taylor expansion of the accumulated rounding error, BIT 16 (1976), 146–160.
     [S]  R. J. Serfling, Approximation Theorems of Mathematical Statistics, Wiley 1980, section 2.2.3.
-    [M]  R. J. Muirhead, Aspects of Multivariate Statistical Theory, Wiley 1982, section 3.2 (moments of a Wishart matrix).
+    [M]  R. J. Muirhead, Aspects of Multivariate Statistical Theory, Wiley 1982, section 3.2 (Wishart matrices).
 
 The bounds are computed in fp64 themselves; their own rounding (a relative 1e-13 or so) is not added. Overflow is not
 covered: a bound that is not finite never holds.
@@ -66,6 +66,15 @@ def matmul_bound(a: ArrayLike, b: ArrayLike, u: float) -> Array:
     """|computed − exact| of A·B entry by entry, A (…, m, n), B (…, n, p): γₙ |A||B|.  [H, (3.13)]"""
     a, b = np.abs(np.asarray(a, np.float64)), np.abs(np.asarray(b, np.float64))
     return np.asarray(gamma(a.shape[-1], u) * (a @ b))
+
+
+def nearest(difference: ArrayLike, bound: ArrayLike) -> tuple[float, float]:
+    """The entry that comes nearest to its bound, relatively: its |difference| and its bound. All hold if this one does."""
+    off, most = (np.ravel(x) for x in np.broadcast_arrays(np.abs(difference), bound))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(off > 0, off / most, 0.0)
+    entry = int(np.argmax(np.where(np.isnan(off) | np.isnan(most), np.inf, ratio)))
+    return float(off[entry]), float(most[entry])
 
 
 Adjoint = Callable[[Array], Array]
@@ -263,8 +272,9 @@ def concatenate(parts: Sequence[Bounded], axis: int = -1) -> Bounded:
     def adjoint(start: int, stop: int) -> Adjoint:
         return lambda g: g[(slice(None),) * (along + 1) + (slice(start, stop),)]
 
-    links = tuple((part, adjoint(int(end) - part.shape[along], int(end))) for part, end in zip(parts, ends, strict=True))
-    return Bounded(value, parts[0].u, None, links)
+    starts = [int(end) - part.shape[along] for part, end in zip(parts, ends, strict=True)]
+    links = ((part, adjoint(start, start + part.shape[along])) for part, start in zip(parts, starts, strict=True))
+    return Bounded(value, parts[0].u, None, tuple(links))
 
 
 def where(mask: ArrayLike, x: Bounded, otherwise: float) -> Bounded:
@@ -363,11 +373,99 @@ def gelu(x: Bounded) -> Bounded:
     return x * 0.5 * (erf(x * rounded(math.sqrt(0.5), x.u)) + 1.0)
 
 
+def angle_bound(angles: ArrayLike, frequencies: ArrayLike, base: float | None, u: float, library: float) -> Array:
+    """|computed − exact| of position·ω, ω = base^x: to all orders in u.
+
+    The position and the product are rounded once each, and the power costs `library`·u; a relative error u of the
+    exponent x is |ln ω|·u in ω, one of the base |x|·u. With `base` None the frequency is a stored number, rounded once.
+    """
+    omega = np.asarray(frequencies, np.float64)
+    if base is None:
+        relative: Any = math.expm1(gamma(3, u))
+    else:
+        relative = np.expm1(np.abs(np.log(omega)) * (1 + 1 / math.log(base)) * u + library * u + gamma(2, u))
+    return np.asarray(np.abs(angles) * relative)
+
+
+def rotation_bound(pairs: Array, angles: Array, angle_error: Array, u: float, library: float) -> tuple[Array, Array]:
+    """Rotated pairs (half, 2) and the bound on |computed − exact| of each component, to all orders in u.
+
+    Cosine and sine move by no more than the angle, or 2, and cost `library`·u each; then two products and a sum.
+    """
+    c, s = np.cos(angles), np.sin(angles)
+    x, y = pairs[..., 0], pairs[..., 1]
+    moved = (np.abs(x) + np.abs(y)) * (np.minimum(angle_error, 2.0) + library * u)
+    turned = np.stack([x * c - y * s, x * s + y * c], axis=-1)
+    size = np.stack([np.abs(x * c) + np.abs(y * s), np.abs(x * s) + np.abs(y * c)], axis=-1)
+    return turned, moved[..., None] + gamma(2, u) * (size + moved[..., None])
+
+
+def carried_dot_bound(a: Array, a_error: Array, b: Array, b_error: Array, u: float) -> float:
+    """|computed − exact| of Σaᵢbᵢ over all entries, operands known to within their errors: to all orders in u."""
+    x, y = np.abs(a).ravel(), np.abs(b).ravel()
+    e, f = np.broadcast_to(a_error, a.shape).ravel(), np.broadcast_to(b_error, b.shape).ravel()
+    return float((x * f + y * e + e * f).sum() + gamma(x.size, u) * ((x + e) * (y + f)).sum())
+
+
+def softmax_row_bounds(
+    scores: ArrayLike,
+    values: ArrayLike,
+    gradient: ArrayLike,
+    blocks: Sequence[int],
+    u: float,
+    library: float = LIBRARY,
+    subnormal: float = 0.0,
+    dense: bool = False,
+) -> tuple[Array, Array, Array]:
+    """|computed − exact| of a softmax row read block by block: its output, and the gradients of scores and values.
+
+    scores (keys,), values (keys, d_v) and the output's gradient (d_v,) hold the visible keys alone, `blocks` their
+    number in each block; `dense` is the form that normalises before it sums. To all orders in u, with x = m − sᵢ:
+    s − m rounds to a relative u, which multiplies the exponential by at most e^(x·u); over the rescalings these add up
+    to the same x·u, since the maxima only rise. Every exponential costs `library`·u, every product, sum and quotient u
+    [H, lemma 3.1]. What numerator and denominator share moves the output by Σpᵢθᵢ(vᵢ − output)/(1 + Σpᵢθᵢ) alone.
+    `subnormal` is the absolute error of each operation that underflows. ∞ where a sum can lose everything.
+    """
+    s, v, g = (np.asarray(x, np.float64) for x in (scores, values, gradient))
+    rescalings, depth = len(blocks) - 1, max(blocks) - 1 + len(blocks) - 1
+    below = s.max() - s
+    total = np.exp(-below).sum()
+    p = np.exp(-below) / total
+    out = p @ v
+    # p(1 + θ): the exponentials that numerator and denominator share.
+    grown = np.exp(-below * (1 - u)) / total * math.exp(library * u * (1 + rescalings))
+    loss = float((grown - p).sum())
+    own = gamma(depth + rescalings, u)
+    tiny = subnormal * (depth + rescalings + 2) * len(s)
+    if loss + tiny >= 1 or own >= 1:
+        everything = np.full(v.shape, np.inf)
+        return everything[0], everything[:, 0], everything
+    shared = (grown - p) @ np.abs(v - out) / (1 - loss)
+    numerator = gamma(depth + rescalings + 1, u) * (grown @ np.abs(v)) / (1 - loss)
+    quotient = (numerator + (np.abs(out) + shared) * own + tiny * (1 + np.abs(out))) / (1 - own - tiny)
+    output = shared + quotient + u * (np.abs(out) + shared + quotient) + subnormal
+    # Backward: p = e^(s−m)/a once more, from the m and a of the forward pass.
+    high = np.exp(-below * (1 - u)) / total * (1 + gamma(depth + rescalings + 2, u)) * math.exp(library * u)
+    high = high * math.exp(library * u * (1 + rescalings)) / (1 - loss) + subnormal
+    values_error = (high * (1 + u) - p)[:, None] * np.abs(g) + subnormal
+    width = gamma(v.shape[1], u)
+    toward, along = v @ g, float(out @ g)
+    toward_error = width * (np.abs(v) @ np.abs(g))
+    if dense:
+        terms = (1 + gamma(len(s), u)) * high * (np.abs(toward) + toward_error)
+        along_error = float(terms.sum() - (p * np.abs(toward)).sum())
+    else:
+        along_error = float(output @ np.abs(g) + width * ((np.abs(out) + output) @ np.abs(g)))
+    apart = np.abs(toward - along)
+    scores_error = high * (1 + u) ** 2 * (apart + toward_error + along_error) - p * apart + subnormal
+    return output, scores_error, values_error
+
+
 def projected_dot_kurtosis(d_k: int, d: int) -> float:
     """Fourth over squared second moment of q·k, q = W_Q x, k = W_K y, everything drawn independently and normal.
 
-    x, y have d components of variance 1, the weights variance 1/d. Given the lengths of x and y, q·k is √(ab) Σ gᵢhᵢ over
-    d_k products of standard normals: fourth moment (3d_k² + 6d_k)a²b², with E a² = E b² = 1 + 2/d.
+    x, y have d components of variance 1, the weights variance 1/d. Given the lengths of x and y, q·k is √(ab) Σ gᵢhᵢ
+    over d_k products of standard normals: fourth moment (3d_k² + 6d_k)a²b², with E a² = E b² = 1 + 2/d.
     """
     return (3 + 6 / d_k) * (1 + 2 / d) ** 2
 

@@ -116,10 +116,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "ledger/training_state": _columns(f"""
         {_MODEL}
         recipe | string | | name of the recipe in the config
-        item | string | | weights, master_weights, gradients, first_moment, second_moment or step
+        item | string | | weights, master_weights, gradients, master_gradients, first_moment, second_moment, largest_second_moment or step
         dtype | string | | how the item is stored
         bytes_per_parameter | float64 | byte/parameter | bytes divided by parameters (the step counters are a few bytes a tensor)
-        bytes | int64 | byte | in all
+        bytes | int64 | byte | one copy of the whole item
         devices | int64 | device | devices that share the state
         bytes_per_device | int64 | byte | the largest share of one device
         executed_bytes | int64 | byte | read from real tensors after one optimiser step
@@ -132,7 +132,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | how keys and values are stored
         kv_heads | int64 | head | key/value heads (1 for a latent cache)
         head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
-        policy | string | | needed (what attention can still read) or reserved (full length in every layer)
+        policy | string | | needed (what attention can still read), reserved (full length in every layer), or dynamic and static (what transformers' caches hold of a window)
         formula | string | | formula of one layer's bytes, printed from the function that computed it
         bytes_per_token | int64 | byte/token | growth for one more token of one sequence
         bytes | int64 | byte | in all layers
@@ -148,7 +148,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         phase | string | | prefill, decode (one token with a cache) or train (forward and backward)
         component | string | | matrix product, as attention.scores or feedforward.up
         formula | string | | formula of one layer's FLOPs, printed from the function that computed it
-        convention | string | | full (every query against every key, what dense kernels run) or causal-exact (T(T+1)/2 pairs)
+        convention | string | | full (every query against every key, what dense kernels run), causal-exact (T(T+1)/2 pairs) or absorbed (latent attention's other decode)
         multiply_adds | decimal128(38,0) | multiply-add | in all layers
         flops | decimal128(38,0) | FLOP | 2 a multiply-add
         executed_flops | decimal128(38,0) | FLOP | counted on the executed model
@@ -168,6 +168,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         days | float64 | day | the same in days
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
+    """),
+    "ledger/agreement": _columns(f"""
+        {_MODEL}
+        implementation | string | | ours (our torch module) or transformers
+        quantity | string | | parameters, active_parameters, flops or cache_bytes
+        workload | string | | workload, empty where it plays no part
+        phase | string | | prefill, decode, decode_absorbed (latent attention) or train; dtype of a cache
+        policy | string | | needed, reserved, dynamic or static, for a cache
+        ledger | decimal128(38,0) | see quantity | total of the ledger, full convention
+        executed | decimal128(38,0) | see quantity | total counted on the implementation
+        difference | decimal128(38,0) | see quantity | ledger minus executed
     """),
     "timing": _columns("""
         case | string | | what was timed, with its sizes

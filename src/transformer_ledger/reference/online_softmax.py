@@ -6,8 +6,8 @@ the loop invariant. Source: M. Milakov, N. Gimelshein, arXiv:1805.02867; T. Dao 
 A row whose keys are all masked is defined here as output 0 and log-sum-exp −∞: the state stays empty (m = −∞, a = 0).
 Without that guard the first masked block gives e^(−∞−(−∞)), which is NaN.
 
-Scores have shape (keys,), values (keys, d_v), visible (keys,), gradients of the output (d_v,); entries in the arithmetic
-given. `blocks` lists (begin, end) in the order of reading.
+Scores have shape (keys,), values (keys, d_v), visible (keys,), gradients of the output (d_v,); entries in the
+arithmetic given. `blocks` lists (begin, end) in the order of reading.
 """
 
 from __future__ import annotations

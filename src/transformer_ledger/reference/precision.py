@@ -22,7 +22,7 @@ def round_bf16(x: Any) -> Array:
     bits = x.view(np.uint64)
     dropped = np.uint64(45)
     half = (np.uint64(1) << (dropped - np.uint64(1))) - np.uint64(1)
-    nearest = ((((bits + half + ((bits >> dropped) & np.uint64(1))) >> dropped) << dropped)).view(np.float64)
+    nearest = (((bits + half + ((bits >> dropped) & np.uint64(1))) >> dropped) << dropped).view(np.float64)
     spacing = SMALLEST_SUBNORMAL["bf16"]
     with np.errstate(invalid="ignore"):
         nearest = np.where(np.abs(x) < 2.0**-126, np.rint(x / spacing) * spacing, nearest)
@@ -36,7 +36,10 @@ def _same(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A working precision. `library` is the error of exp, sin, cos and power in units of u, `subnormal` that of underflow."""
+    """A working precision.
+
+    `library` is the error of exp, sin, cos and power in units of u, `subnormal` the absolute error of underflow.
+    """
 
     name: str
     dtype: Any  # NumPy type that carries the numbers

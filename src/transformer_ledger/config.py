@@ -1,0 +1,627 @@
+"""The checked config: what Snakemake merged, held against the schema, with every problem named by file, line and key.
+
+The schema, `workflow/schemas/config.schema.yaml`, says which keys there are, their types, ranges and defaults; here is only
+what it cannot say (names that refer to other names, keys that must fit each other) and how a problem is worded.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from transformer_ledger import huggingface
+from transformer_ledger.model import ModelError, ModelSpec, from_architecture
+
+SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
+COMMAND_LINE = "--config"
+Key = tuple[str | int, ...]  # path of a value: keys of mappings, positions in lists
+Schema = Mapping[str, Any]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+([eE][-+]?[0-9]{1,3})?")
+_OLD_INTEGER = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-9_]+)+)")  # octal and base 60 in YAML 1.1
+_NULLS = ("", "~", "null", "Null", "NULL")
+_BOOLEANS = {"true": True, "false": False}
+
+
+class ConfigError(ValueError):
+    """A config that cannot be run; the message is one line a problem, in the order of files and lines."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is written: file, line, and the scalar's own text where it stands there without quotes."""
+
+    file: str
+    line: int
+    plain: str | None = None
+
+
+class _Problems:
+    """What is wrong, at most one line for each place in the config."""
+
+    def __init__(self, sources: _Sources):
+        self.sources = sources
+        self.found: dict[Key, tuple[tuple[int, int], str]] = {}
+
+    def add(self, key: Key, message: str) -> None:
+        order, place = self.sources.cite(key)
+        self.found.setdefault(key, (order, f"{place}: {dotted(key)}: {message}" if key else f"{place}: {message}"))
+
+    def concerns(self, key: Key) -> bool:
+        """Whether something at or below `key`, or a mapping or list that holds it, is wrong already."""
+        return any(known[: len(key)] == key or key[: len(known)] == known for known in self.found)
+
+    def stop(self) -> None:
+        """Raise them all, if there are any."""
+        if self.found:
+            raise ConfigError("\n".join(line for _, line in sorted(self.found.values())))
+
+
+class _Sources:
+    """The files that a config was merged from, later ones winning, and last of all the command line's values."""
+
+    def __init__(self, files: Sequence[str | Path], arguments: Mapping[str, Any] | None):
+        self.files = [read(path) for path in files]
+        self.arguments = arguments or {}
+
+    def _on_command_line(self, key: Key) -> bool:
+        value: Any = self.arguments
+        for part in key:
+            if isinstance(part, int):
+                return True  # lists are not merged: an entry is where its list is
+            if not isinstance(value, Mapping) or part not in value:
+                return False
+            value = value[part]
+        return bool(key)
+
+    def find(self, key: Key) -> tuple[int, Place] | None:
+        """Number of the source that has the last word on `key`, and the place; None where it is the command line."""
+        if self._on_command_line(key):
+            return None
+        mapped = next((n for n, part in enumerate(key) if isinstance(part, int)), len(key))
+        for number, places in reversed(list(enumerate(self.files))):
+            if key[:mapped] in places:
+                inside = next(key[:n] for n in range(len(key), -1, -1) if key[:n] in places)
+                return number, places[inside]
+        return None
+
+    def cite(self, key: Key) -> tuple[tuple[int, int], str]:
+        """Sort order and `file:line` of `key`, or of what holds it where it is not written anywhere."""
+        last = len(self.files)
+        if self._on_command_line(key):
+            return (last, 0), COMMAND_LINE
+        for n in range(len(key), -1, -1):
+            if found := self.find(key[:n]):
+                number, place = found
+                return (number, place.line), f"{place.file}:{place.line}"
+        return (last, 0), COMMAND_LINE
+
+    def scalar(self, key: Key, text: str) -> bool:
+        """Whether `text` stands there without quotes, so that it may mean a number; on the command line all quotes are lost."""
+        found = self.find(key)
+        return found is None or found[1].plain == text
+
+
+def dotted(key: Key) -> str:
+    """A key as people write it: models.gpt2.architecture.layers, verification.norms.widths[2]."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _shown_path(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def read(path: str | Path) -> dict[Key, Place]:
+    """Where every value of a YAML or JSON file stands. The keys' order is the file's.
+
+    Raises ConfigError where the file is missing, not YAML, not a mapping, holds a key twice, or writes a name or number
+    in a way that YAML 1.1 takes for something else (`on:`, 010).
+    """
+    path = Path(path)
+    name = _shown_path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}: not a text file in UTF-8") from None
+    try:
+        json.loads(text)
+        text = text.replace("\t", " ")  # JSON may indent with tabs, YAML may not
+    except (ValueError, RecursionError):
+        pass
+    problems: list[tuple[int, str]] = []
+    places: dict[Key, Place] = {}
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigError(f"{name}:1: {'empty' if root is None else 'no mapping'}; wanted are keys such as models:")
+        places[()] = Place(name, 1)
+        _walk(loader, root, (), name, places, problems, frozenset())
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_not_yaml(name, text, error)) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
+    if problems:
+        raise ConfigError("\n".join(f"{name}:{line}: {message}" for line, message in sorted(problems)))
+    return places
+
+
+def _not_yaml(name: str, text: str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    lines = text.splitlines()
+    written = lines[line - 1] if line <= len(lines) else ""
+    hint = "; indent with spaces, not tabs" if "\t" in written else ""
+    reason = ", ".join(part for part in (error.context, error.problem) if part)
+    return f"{name}:{line}: not YAML: {reason}{hint}"
+
+
+def _walk(
+    loader: Any,
+    node: yaml.Node,
+    key: Key,
+    name: str,
+    places: dict[Key, Place],
+    problems: list[tuple[int, str]],
+    above: frozenset[int],
+) -> None:
+    """Note the places of everything below `node`, and what no schema could find any more once the file is loaded."""
+    line = node.start_mark.line + 1
+    if id(node) in above:
+        problems.append((line, f"{dotted(key)}: an alias of itself"))
+        return
+    above = above | {id(node)}
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag.endswith(":int") and _OLD_INTEGER.fullmatch(node.value):
+            value = loader.construct_object(node)
+            problems.append((line, f"{dotted(key)}: {node.value} means {value} in YAML 1.1; write it as {value}"))
+        return
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            below = (*key, number)
+            places[below] = Place(name, item.start_mark.line + 1, _plain(item))
+            _walk(loader, item, below, name, places, problems, above)
+        return
+    first: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.tag.endswith(":merge"):  # <<: *shared, whose keys yield to those written here
+            for shared in value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]:
+                merged: dict[Key, Place] = {}
+                _walk(loader, shared, key, name, merged, problems, above)
+                for below, place in merged.items():
+                    places.setdefault(below, place)
+            continue
+        if not (isinstance(key_node, yaml.ScalarNode) and key_node.tag.endswith(":str")):
+            what = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+            problems.append((line, f"{dotted((*key, str(what)))}: the key is no text in YAML 1.1; put it in quotes"))
+            continue
+        part = str(key_node.value)
+        below = (*key, part)
+        if part in first:
+            problems.append((line, f"{dotted(below)}: given twice, first in line {first[part]}"))
+            continue
+        first[part] = line
+        places[below] = Place(name, line, _plain(value_node))
+        _walk(loader, value_node, below, name, places, problems, above)
+
+
+def _plain(node: yaml.Node) -> str | None:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) and node.style is None else None
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the config."""
+    loaded: dict[str, Any] = yaml.load(SCHEMA.read_text(encoding="utf-8"), Loader=_Loader)
+    return loaded
+
+
+def resolved(part: Schema) -> Schema:
+    """A part of the schema with its `$ref` followed; what stands beside the `$ref` goes before."""
+    while "$ref" in part:
+        target: Any = schema()
+        for step in part["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        part = {**target, **{key: value for key, value in part.items() if key != "$ref"}}
+    return part
+
+
+def _types(part: Schema) -> list[str]:
+    given = part.get("type", [])
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _number(text: str) -> Fraction | None:
+    return Fraction(text) if _NUMBER.fullmatch(text) else None
+
+
+def _child(part: Schema, name: str | int) -> Schema:
+    """The schema of one entry; empty where it knows of none."""
+    if isinstance(name, int):
+        fixed = part.get("prefixItems", [])
+        return resolved(fixed[name] if name < len(fixed) else part.get("items") or {})
+    closed = part.get("additionalProperties", False)
+    return resolved(part.get("properties", {}).get(name) or (closed if isinstance(closed, Mapping) else {}))
+
+
+def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
+    """`value` as the schema wants it: null entries gone, defaults filled in, numbers of the wanted kind.
+
+    A number is a float where the schema says number and an int where it says integer (2.0 is 2); text that is a number
+    (1e-3, 15e12 in YAML 1.1; every nested number of --config) becomes one where it is written without quotes.
+    """
+    types = _types(part)
+    if isinstance(value, Mapping) and "object" in types:
+        kept = {}
+        for name, item in value.items():
+            below = (*key, name)
+            if isinstance(item, str) and item in _NULLS and problems.sources.find(below) is None:
+                item = None  # --config 'models={gpt2: null}' arrives as the text null
+            if item is not None:
+                kept[name] = _normal(item, _child(part, name), below, problems)
+        for name in part.get("properties", {}):
+            child = _child(part, name)
+            if name not in kept and "default" in child:
+                kept[name] = _normal(copy.deepcopy(child["default"]), child, (*key, name), problems)
+        return kept
+    if isinstance(value, Sequence) and not isinstance(value, str) and "array" in types:
+        return [_normal(item, _child(part, n), (*key, n), problems) for n, item in enumerate(value)]
+    if isinstance(value, str) and "string" not in types and problems.sources.scalar(key, value):
+        if "boolean" in types and value.lower() in _BOOLEANS:
+            return _BOOLEANS[value.lower()]
+        number = _number(value) if {"integer", "number"} & set(types) else None
+        if number is not None:
+            value = number.numerator if number.denominator == 1 else float(number)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if not math.isfinite(value):
+        problems.add(key, f"{value} is not a finite number; allowed: {allowed(part)}")
+        return value
+    if "integer" in types and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if "number" in types and abs(value) < 1e308:
+        return float(value)
+    return value
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+_NOUNS = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "boolean (true or false)",
+    "array": "list",
+    "object": "mapping",
+}
+
+
+def _range(part: Schema) -> str:
+    low, high = part.get("minimum"), part.get("maximum")
+    above, below = part.get("exclusiveMinimum"), part.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f" from {_literal(low)} to {_literal(high)}"
+    ends = [
+        f"{word} {_literal(end)}"
+        for word, end in (("at least", low), ("above", above), ("at most", high), ("below", below))
+        if end is not None
+    ]
+    return f" {' and '.join(ends)}" if ends else ""
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e6 else str(value)
+
+
+def allowed(part: Schema) -> str:
+    """What a part of the schema lets through, in words."""
+    part = resolved(part)
+    if "const" in part:
+        return _literal(part["const"])
+    if "enum" in part:
+        return ", ".join(_literal(value) for value in part["enum"])
+    words = []
+    for kind in _types(part):
+        if kind == "null":
+            words.append("null")
+        elif kind == "array":
+            most, least = part.get("maxItems"), part.get("minItems", 0)
+            number = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+            inner = part.get("items") or (part.get("prefixItems") or [None])[0]
+            words.append(f"a list of {number}{f' × {allowed(inner)}' if inner else ''}")
+        elif kind == "object":
+            known = list(part.get("properties", {}))
+            words.append(f"a mapping with {', '.join(known)}" if known else "a mapping")
+        elif kind == "string":
+            words.append(part.get("x-allowed", "text"))
+        else:
+            words.append(_article(_NOUNS[kind]) + _range(part))
+    return " or ".join(words)
+
+
+def _nearest(name: Any, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None where none is alike."""
+    known = list(known)
+    folded = {item.lower(): item for item in reversed(known)}
+    found = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def _named(name: Any, known: Iterable[str]) -> str:
+    """Either the nearest right name, or all of them."""
+    known = list(known)
+    near = _nearest(name, known)
+    return f" (did you mean {near!r}?)" if near else f"; allowed: {', '.join(known) or 'none'}"
+
+
+def _shown(value: Any) -> str:
+    """A value as a message quotes it, cut where it is long."""
+    text = _literal(value) if isinstance(value, (bool, type(None))) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _unknown(name: str, part: Schema) -> str:
+    """Wording for a key that the schema does not know, which may belong one level further in."""
+    known = part.get("properties", {})
+    near = _nearest(name, known)
+    if near is None:
+        inner = {key: f"{outer}.{key}" for outer in known for key in _child(part, outer).get("properties", {})}
+        found = _nearest(name, inner)
+        near = inner[found] if found else None
+    return f"unknown key (did you mean {near!r}?)" if near else f"unknown key; allowed: {', '.join(known)}"
+
+
+def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
+    """Add what the schema finds in the normalised config."""
+    errors = sorted(Draft202012Validator(schema()).iter_errors(config), key=lambda error: error.validator == "required")
+    for error in errors:
+        key: Key = tuple(error.absolute_path)
+        part = resolved(error.schema)
+        value = error.instance
+        if error.validator == "additionalProperties":
+            for name in value:
+                if name not in part.get("properties", {}):
+                    problems.add((*key, name), _unknown(name, part))
+        elif error.validator == "propertyNames":
+            for below in error.context or [error]:
+                problems.add((*key, str(value)), f"not a name; allowed: {part.get('x-allowed', below.message)}")
+        elif error.validator == "required":
+            missing = [name for name in error.validator_value if name not in value]
+            for name in missing:
+                misspelt = [other for other in value if (*key, other) in problems.found]
+                if not any(_nearest(other, part["properties"]) == name for other in misspelt):
+                    child = _child(part, name)
+                    problems.add((*key, name), f"missing; wanted: {allowed(child)} ({_first(child)})")
+        elif error.validator == "oneOf":
+            choices = [name for choice in error.validator_value for name in choice["required"]]
+            given = [name for name in choices if name in value]
+            which = f"both {' and '.join(given)} are given" if given else "neither is given"
+            problems.add(key, f"{which}; allowed: exactly one of {', '.join(choices)} (null leaves one out)")
+        elif error.validator == "type":
+            noun = " or ".join(_article(_NOUNS[kind]) for kind in _types(part) if kind != "null")
+            problems.add(key, f"{_shown(value)} is not {noun}; allowed: {allowed(part)}")
+        elif error.validator in ("enum", "const"):
+            known = [str(item) for item in part.get("enum", [])]
+            near = _nearest(value, known) if isinstance(value, str) else None
+            hint = f" (did you mean {near!r}?)" if near else ""
+            problems.add(key, f"{_shown(value)} is not known{hint}; allowed: {allowed(part)}")
+        elif error.validator == "uniqueItems":
+            problems.add(key, f"{_shown(value)} holds an entry twice; allowed: {allowed(part)}, all different")
+        elif error.validator in ("minItems", "maxItems"):
+            problems.add(key, f"{len(value)} entries; allowed: {allowed(part)}")
+        else:
+            problems.add(key, f"{_shown(value)} is out of range; allowed: {allowed(part)}")
+
+
+def _first(part: Schema) -> str:
+    return str(part.get("description", "")).strip().split("\n")[0].split(". ")[0].rstrip(".")
+
+
+def _collections() -> Iterator[str]:
+    """The sections whose entries may be left out by name."""
+    for name in schema()["properties"]:
+        part = _child(schema(), name)
+        if part.get("x-collection"):
+            yield name
+
+
+def _left_out(config: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Entries of the named collections that are set to null."""
+    return {
+        name: {key for key, value in config[name].items() if value is None or value in _NULLS}
+        for name in _collections()
+        if isinstance(config.get(name), Mapping)
+    }
+
+
+def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problems: _Problems) -> None:
+    """Follow names of models and runs; what was set to null goes wherever it is named."""
+    removed_runs = set(removed.get("training_runs", ()))
+    for name, run in list(config["training_runs"].items()):
+        model = run.get("model")
+        if model in removed.get("models", ()):
+            del config["training_runs"][name]
+            removed_runs.add(name)
+        elif isinstance(model, str) and model not in config["models"]:
+            problems.add(("training_runs", name, "model"), _no_such("model", model, config["models"]))
+    targets = {"models": ("model", config["models"], removed.get("models", set()))}
+    targets["runs"] = ("training run", config["training_runs"], removed_runs)
+    entries = [((kind, name), entry) for kind in ("verification", "experiment", "timing") for name, entry in config[kind].items()]
+    for place, entry in [*entries, (("report",), config["report"])]:
+        for field, (noun, known, gone) in targets.items():
+            if not isinstance(entry.get(field), list):
+                continue
+            for number, name in enumerate(entry[field]):
+                if isinstance(name, str) and name not in known and name not in gone:
+                    problems.add((*place, field, number), _no_such(noun, name, known))
+            named = [name for name in entry[field] if not isinstance(name, str) or name not in gone]
+            if entry[field] and not named and place != ("report",):
+                problems.add((*place, field), f"every {noun} in it is left out; set {dotted(place)} to null as well")
+            entry[field] = named
+    live = config["report"].get("live_model")
+    if isinstance(live, str) and live not in config["models"]:
+        if live in removed.get("models", ()):
+            config["report"]["live_model"] = next(iter(config["models"]), None)
+        else:
+            problems.add(("report", "live_model"), _no_such("model", live, config["models"]))
+
+
+def _no_such(noun: str, name: str, known: Iterable[str]) -> str:
+    return f"{name!r} is not a {noun} of this config{_named(name, known)}"
+
+
+def _alike(names: Iterable[str], problems: _Problems) -> None:
+    """Names that would share a file where the file system does not tell capitals from small letters."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            problems.add(("models", name), f"differs from {other!r} in capitals alone; on some systems they share a file")
+
+
+def _divides(value: Any, key: Key, problems: _Problems) -> None:
+    """Shapes in the settings of verifications: heads divide the width, key/value heads the heads, lengths fit the context."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            _divides(item, (*key, number), problems)
+    if not isinstance(value, Mapping):
+        return
+    for name, item in value.items():
+        _divides(item, (*key, name), problems)
+    if problems.concerns(key):
+        return
+    pairs = [("heads", "d_model")] if "head_dim" not in value else []
+    for small, large in [*pairs, ("kv_heads", "heads")]:
+        a, b = value.get(small), value.get(large)
+        if isinstance(a, int) and isinstance(b, int) and b % a:
+            problems.add((*key, small), f"{a} does not divide {large} {b}; allowed: {', '.join(map(str, _divisors(b)))}")
+
+
+def _divisors(number: int) -> list[int]:
+    found = [n for n in range(1, min(number, 4096) + 1) if number % n == 0]
+    return found if len(found) <= 24 else [*found[:23], number]
+
+
+def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str, Any] | None:
+    """A model's entry as the jobs want it, or None (and a problem) where it describes no decoder."""
+    key: Key = ("models", name)
+    made = {"label": entry["label"] or name, "hf_config": None, "notes": []}
+    if entry.get("architecture"):
+        try:
+            return {**made, "spec": from_architecture(name, entry["architecture"]).to_json()}
+        except ModelError as error:
+            problems.add((*key, "architecture", *error.key.split(".")), str(error))
+            return None
+    path = entry["hf_config"]
+    key = (*key, "hf_config")
+    try:
+        raw = _json(path)
+        spec, notes = huggingface.read(name, raw)
+        _within(spec)
+    except ModelError as error:
+        where = f"{path}: {error.key}: " if error.key else f"{path}: "
+        problems.add(key, f"{where}{error}")
+        return None
+    return {**made, "hf_config": raw, "spec": spec.to_json(), "notes": list(notes)}
+
+
+def _json(path: str) -> dict[str, Any]:
+    """The mapping in a JSON file. Raises ModelError where it is missing or something else."""
+
+    def finite(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is not a finite number")
+        return value
+
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=finite, parse_constant=finite)
+    except FileNotFoundError:
+        known = sorted(str(file) for file in Path(path).parent.glob("*.json"))
+        raise ModelError("", f"no such file{_named(path, known) if known else ''}") from None
+    except OSError as error:
+        raise ModelError("", (error.strerror or str(error)).lower()) from None
+    except UnicodeDecodeError:
+        raise ModelError("", "not a text file; wanted is a model's config.json") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError("", f"not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ModelError("", "not a mapping; wanted is a model's config.json")
+    return data
+
+
+def _within(spec: ModelSpec) -> None:
+    """Hold a spec against the ranges of the schema's architecture keys, so that no job meets absurd sizes."""
+    ranges = resolved({"$ref": "#/$defs/architecture"})["properties"]
+    for name, value in (
+        ("layers", spec.depth),
+        ("d_model", spec.d_model),
+        ("vocabulary", spec.vocabulary),
+        ("context", spec.context),
+    ):
+        low, high = ranges[name]["minimum"], ranges[name]["maximum"]
+        if not low <= value <= high:
+            raise ModelError(name, f"{value} is out of range; allowed: {allowed(ranges[name])}")
+
+
+def load(
+    config: Mapping[str, Any], files: Sequence[str | Path], arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The checked and normalised config.
+
+    `config` is what Snakemake merged; `files` are the files it was merged from, in that order, later ones winning;
+    `arguments` the values of `--config`, which win over them all (without it, what no file sets is taken for theirs).
+    A model comes back as {"spec": ModelSpec as JSON, "hf_config": its config.json or None, "label", "notes"}.
+    Raises ConfigError with every problem.
+    """
+    problems = _Problems(_Sources(files, arguments))
+    removed = _left_out(config)
+    normal = _normal(config, schema(), (), problems)
+    _schema_problems(normal, problems)
+    if all(isinstance(normal.get(name), Mapping) for name in [*_collections(), "report"]):
+        entries = [entry for name in _collections() for entry in normal[name].values()]
+        if all(isinstance(entry, Mapping) for entry in entries):
+            _references(normal, removed, problems)
+        _alike(normal["models"], problems)
+        for kind in ("verification", "experiment", "timing"):
+            _divides(normal[kind], (kind,), problems)
+        for name, entry in normal["models"].items():
+            if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
+                normal["models"][name] = made
+    problems.stop()
+    return dict(normal)
+
+
+def sources(workflow: Any) -> tuple[list[Path], dict[str, Any]]:
+    """The files and the `--config` values of a Snakemake workflow, as `load` wants them.
+
+    Snakemake lists the files of --configfile first, though they win over the workflow's own.
+    """
+    overlays = list(workflow.overwrite_configfiles)
+    own = [] if workflow.config_settings.replace_workflow_config else list(workflow.configfiles[len(overlays) :])
+    return [Path(path) for path in (*own, *overlays)], dict(workflow.config_settings.config)

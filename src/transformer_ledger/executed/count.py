@@ -1,0 +1,202 @@
+"""What a decoder really holds and runs, counted: parameters, operations, cache and optimiser state, by component.
+
+Layers of one kind run the same products on the same shapes, so the costly runs are made on a decoder with one layer of
+each kind, at full width, and each layer's counts stand for its `copies`. `full_depth` runs the whole decoder once and
+is what that shortcut is held against.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_ledger.executed.cache import Cache, Reserved, storage_bytes
+from transformer_ledger.executed.decoder import Decoder, Experts, Product
+from transformer_ledger.model import ModelSpec
+
+
+class CountError(Exception):
+    """A count that saw less, or other, than what ran: it must not be written."""
+
+
+def component_of(path: str) -> str:
+    """Component of a module path of `Decoder`: layers.0.attention.query is attention.query, every d-wide norm norm."""
+    name = ".".join(part for part in path.split(".") if part != "layers" and not part.isdigit())
+    return "norm" if name.startswith("norm") else name
+
+
+def layer_of(path: str) -> int | None:
+    """Index of the layer that a module path belongs to; None outside the layers."""
+    return int(path.split(".")[1]) if path.startswith("layers.") else None
+
+
+class Kinds:
+    """A decoder with one layer of each kind of `spec`, on the meta device, and how many layers each stands for."""
+
+    def __init__(self, spec: ModelSpec):
+        kinds = spec.kinds()
+        self.copies = [count for count, _ in kinds]
+        with torch.device("meta"):
+            self.model = Decoder(dataclasses.replace(spec, layers=tuple((1, layer) for _, layer in kinds)))
+
+    def copies_of(self, path: str) -> int:
+        """How many modules (or tensors) of the whole decoder the one at `path` stands for."""
+        layer = layer_of(path)
+        return 1 if layer is None else self.copies[layer]
+
+
+def full_depth(spec: ModelSpec) -> Decoder:
+    """The whole decoder on the meta device."""
+    with torch.device("meta"):
+        return Decoder(spec)
+
+
+def parameters(model: Decoder) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Parameters, and those that one token uses (experts not routed to left out), by (component, weight or bias)."""
+    every: Counter[tuple[str, str]] = Counter()
+    used: Counter[tuple[str, str]] = Counter()
+    for path, tensor in model.named_parameters():
+        owner, _, part = path.rpartition(".")
+        if part == "sinks":
+            owner, part = path, "weight"
+        active = tensor.numel()
+        layer = layer_of(path)
+        if layer is not None and isinstance(model.get_submodule(owner.removesuffix(".sinks")), Experts):
+            active = tensor[0].numel() * model.spec.each_layer()[layer].feedforward.experts_per_token
+        every[component_of(owner), part] += tensor.numel()
+        used[component_of(owner), part] += active
+    return every, used
+
+
+def by_module(counter: FlopCounterMode, model: nn.Module) -> Counter[str]:
+    """FLOPs counted so far in each `Product` and each module without children that has parameters, by path.
+
+    Embeddings are left out: they multiply nothing, and their input has no gradient that would end them on the way back.
+    """
+    root = type(model).__name__ + "."
+    paths = {
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, Product)
+        or (module._parameters and not module._modules and not isinstance(module, nn.Embedding))
+    }
+    counts: Counter[str] = Counter()
+    for path, operations in counter.get_flop_counts().items():
+        if path.removeprefix(root) in paths:
+            counts[path.removeprefix(root)] = sum(operations.values())
+    return counts
+
+
+@contextmanager
+def own_inputs() -> Iterator[None]:
+    """Gives every module an alias of its positional inputs, for as long as the context lasts.
+
+    FlopCounterMode leaves a module, on the way back, when the gradient of its input is complete. Where query, key and
+    value read one tensor, that is too late for two of them, and operations are booked twice.
+    """
+
+    def alias(module: nn.Module, inputs: tuple[Any, ...]) -> Any:
+        return tuple(x.view_as(x) if isinstance(x, Tensor) and x.requires_grad else x for x in inputs)
+
+    handle = nn.modules.module.register_module_forward_pre_hook(alias)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def token_ids(batch: int, tokens: int) -> Tensor:
+    """Ids (batch, tokens) on the meta device: a count depends on shapes only."""
+    return torch.zeros(batch, tokens, dtype=torch.long, device="meta")
+
+
+def _components(kinds: Kinds, counter: FlopCounterMode) -> Counter[str]:
+    """FLOPs by component of the whole decoder.
+
+    Raises CountError where operations ran outside the components, or where a component that multiplies matrices
+    counted nothing.
+    """
+    modules = by_module(counter, kinds.model)
+    if sum(modules.values()) != counter.get_total_flops():
+        raise CountError(f"modules sum to {sum(modules.values())} FLOPs of {counter.get_total_flops()} counted")
+    multiplying = (nn.Linear, Experts, Product)
+    named = kinds.model.named_modules()
+    missing = sorted(name for name, module in named if isinstance(module, multiplying) and modules[name] <= 0)
+    if missing:
+        raise CountError(f"no operation counted in {', '.join(missing)}")
+    counts: Counter[str] = Counter()
+    for path, flops in modules.items():
+        counts[component_of(path)] += flops * kinds.copies_of(path)
+    return counts
+
+
+def forward_backward(kinds: Kinds, batch: int, tokens: int) -> tuple[Counter[str], Counter[str]]:
+    """FLOPs by component of a forward pass over `tokens` positions, and of that pass with its backward."""
+    kinds.model.zero_grad()
+    with own_inputs(), FlopCounterMode(display=False) as counter:
+        logits = kinds.model(token_ids(batch, tokens))
+        forward = _components(kinds, counter)
+        logits.sum().backward()
+        return forward, _components(kinds, counter)
+
+
+def full_depth_flops(model: Decoder, batch: int, tokens: int) -> tuple[int, int]:
+    """FLOPs of a forward pass, and with its backward, of the whole decoder, layer after layer."""
+    with FlopCounterMode(display=False) as counter:
+        logits = model(token_ids(batch, tokens))
+        forward = counter.get_total_flops()
+        logits.sum().backward()
+        return forward, counter.get_total_flops()
+
+
+def fill(model: Decoder, cache: Cache, batch: int, positions: int) -> None:
+    """Run `positions` more positions into `cache`."""
+    if positions:
+        with torch.no_grad():
+            model(token_ids(batch, positions), cache)
+
+
+def decode(kinds: Kinds, batch: int, context: int) -> Counter[str]:
+    """FLOPs by component of one new token a sequence, which attends to `context` positions, itself included."""
+    cache = Cache("bf16")
+    fill(kinds.model, cache, batch, context - 1)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        kinds.model(token_ids(batch, 1), cache)
+    if cache.length != context:
+        raise CountError(f"{cache.length} positions in the cache, not {context}")
+    return _components(kinds, counter)
+
+
+def cache_bytes(kinds: Kinds, batch: int, context: int, dtype: str) -> dict[str, int]:
+    """Bytes held by each policy's cache once `context` positions are in it, the last one decoded."""
+    held = {}
+    for policy, cache in (("needed", Cache(dtype)), ("reserved", Reserved(dtype, context))):
+        fill(kinds.model, cache, batch, context - 1)
+        fill(kinds.model, cache, batch, 1)
+        held[policy] = sum(
+            copies * storage_bytes(part for parts in cache.kept[index] for part in parts)
+            for index, copies in enumerate(kinds.copies)
+        )
+    return held
+
+
+def state_bytes(kinds: Kinds, recipe: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Bytes by (item, dtype) of one training recipe, read from the tensors that a real optimiser step leaves.
+
+    The gradients are those of the last backward pass of `kinds.model`.
+    """
+    from transformer_ledger.executed.optimizer import step
+
+    held: Counter[tuple[str, str]] = Counter()
+    named = dict(kinds.model.named_parameters())
+    for path, items in zip(named, step(list(named.values()), recipe), strict=True):
+        for (item, dtype), tensors in items.items():
+            held[item, dtype] += kinds.copies_of(path) * storage_bytes(tensors)
+    return dict(held)

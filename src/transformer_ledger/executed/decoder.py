@@ -1,0 +1,335 @@
+"""Our own decoder in torch, built from a `ModelSpec`: the executed side that every closed form is held against.
+
+It shares the description with the ledgers and nothing else (no formula is imported). It runs for real on the CPU,
+forward, backward and token by token with a cache, and on the meta device at full size, where shapes are all there is.
+
+The modules carry the ledger's component names (`layers.0.attention.query`), so `named_parameters` and FlopCounterMode
+speak of components. The products of two activations (scores, values) are modules too, for the same reason.
+
+Shapes: B sequences, T new tokens, S key positions, h query heads, h_kv key/value heads, g = h / h_kv.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from transformer_ledger.executed.cache import Cache
+from transformer_ledger.model import Attention as AttentionSpec
+from transformer_ledger.model import Feedforward as FeedforwardSpec
+from transformer_ledger.model import Latent, Layer, ModelSpec
+
+Rotate = Callable[[Tensor], Tensor]
+Visible = Callable[[int, int, int | None], Tensor | None]
+
+
+class Linear(nn.Linear):
+    """torch's linear map, without the time for an initialisation that the meta device throws away."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
+class Product(nn.Module):
+    """The matrix product of two activations."""
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return left @ right
+
+
+def _norm(spec: ModelSpec, width: int) -> nn.Module:
+    if spec.norm == "layernorm":
+        return nn.LayerNorm(width, eps=spec.norm_epsilon, bias=spec.norm_bias)
+    return nn.RMSNorm(width, eps=spec.norm_epsilon)
+
+
+class Attention(nn.Module):
+    """Softmax attention of h query heads over h_kv key/value heads; query head i reads head ⌊i / g⌋."""
+
+    def __init__(self, spec: ModelSpec, own: AttentionSpec):
+        super().__init__()
+        self.spec = own
+        d, d_h = spec.d_model, own.head_dim
+        self.query = Linear(d, own.heads * d_h, bias=own.query_bias)
+        self.key = Linear(d, own.kv_heads * d_h, bias=own.key_bias)
+        self.value = Linear(d, own.kv_heads * d_h, bias=own.value_bias)
+        if own.query_key_norm != "none":
+            full = own.query_key_norm == "full"
+            self.query_norm = nn.RMSNorm(own.heads * d_h if full else d_h, eps=spec.norm_epsilon)
+            self.key_norm = nn.RMSNorm(own.kv_heads * d_h if full else d_h, eps=spec.norm_epsilon)
+        self.sinks = nn.Parameter(torch.zeros(own.heads)) if own.sinks else None
+        self.scores, self.values = Product(), Product()
+        self.output = Linear(own.heads * d_h, d, bias=own.output_bias)
+
+    def _heads(self, x: Tensor, heads: int, norm: str) -> Tensor:
+        """(B, T, heads·d_h) → (B, heads, T, d_h), with the query or key norm where the model has one."""
+        if self.spec.query_key_norm == "full" and norm:
+            x = self.get_submodule(norm)(x)
+        x = x.unflatten(-1, (heads, self.spec.head_dim))
+        if self.spec.query_key_norm == "head" and norm:
+            x = self.get_submodule(norm)(x)
+        return x.transpose(1, 2)
+
+    def forward(self, x: Tensor, rotate: Rotate, visible: Visible, cache: Cache | None, index: int) -> Tensor:
+        own = self.spec
+        q = rotate(self._heads(self.query(x), own.heads, "query_norm"))  # (B, h, T, d_h)
+        k = rotate(self._heads(self.key(x), own.kv_heads, "key_norm"))  # (B, h_kv, T, d_h)
+        v = self._heads(self.value(x), own.kv_heads, "")
+        if cache is not None:
+            k, v = cache.update(index, own.window, k, v)  # (B, h_kv, S, d_h)
+        return self.output(self.attend(q, k, v, 1 / math.sqrt(own.head_dim), visible))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible) -> Tensor:
+        """softmax(q·kᵀ·scale)·v with the heads joined: (B, T, h·d_v). The g heads of a group share one product."""
+        B, h, T, _ = q.shape
+        h_kv, S = k.shape[1:3]
+        q = q.reshape(B, h_kv, h // h_kv * T, -1)
+        scores = self.scores(q * scale, k.transpose(-1, -2)).view(B, h, T, S)
+        hidden = visible(T, S, self.spec.window)
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -math.inf)
+        if self.sinks is None:
+            weights = scores.softmax(-1)
+        else:  # a sink takes its share of the softmax and gives no value
+            sinks = self.sinks.view(1, h, 1, 1).expand(B, h, T, 1)
+            weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+        out = self.values(weights.reshape(B, h_kv, h // h_kv * T, S), v)
+        return out.view(B, h, T, -1).transpose(1, 2).flatten(-2)
+
+
+class Absorbable(Linear):
+    """An expansion from the latent to every head that can also be applied from the other side of a product."""
+
+    def forward(self, x: Tensor, absorbed: str = "") -> Tensor:
+        if not absorbed:
+            return super().forward(x)
+        h = x.shape[1]
+        weight = self.weight.view(h, -1, self.in_features)  # (h, width, r_kv)
+        if absorbed == "query":  # (B, h, T, width) → (B, h, T, r_kv)
+            return x @ weight
+        return x @ weight.transpose(-1, -2)  # (B, h, T, r_kv) → (B, h, T, width)
+
+
+class LatentAttention(Attention):
+    """Attention whose keys and values are expanded from one cached latent a token (DeepSeek-V2, section 2.1).
+
+    `absorbed` moves the two expansions to the query's and the output's side (the same function, by associativity), so
+    that a decoded token attends to the latents themselves; otherwise the whole latent cache is expanded anew.
+    """
+
+    def __init__(self, spec: ModelSpec, own: AttentionSpec, latent: Latent):
+        nn.Module.__init__(self)
+        self.spec, self.latent = own, latent
+        d, h = spec.d_model, own.heads
+        if latent.query_rank:
+            self.query_down = Linear(d, latent.query_rank, bias=own.query_bias)
+            self.query_down_norm = nn.RMSNorm(latent.query_rank, eps=spec.norm_epsilon)
+        self.query = Linear(latent.query_rank or d, h * (latent.nope_dim + latent.rope_dim), bias=False)
+        self.latent_down = Linear(d, latent.kv_rank + latent.rope_dim, bias=own.key_bias)
+        self.latent_norm = nn.RMSNorm(latent.kv_rank, eps=spec.norm_epsilon)
+        self.key = Absorbable(latent.kv_rank, h * latent.nope_dim, bias=False)
+        self.value = Absorbable(latent.kv_rank, h * latent.value_dim, bias=False)
+        self.sinks = None
+        self.scores, self.values = Product(), Product()
+        self.output = Linear(h * latent.value_dim, d, bias=own.output_bias)
+        self.absorbed = False
+
+    def forward(self, x: Tensor, rotate: Rotate, visible: Visible, cache: Cache | None, index: int) -> Tensor:
+        own, latent = self.spec, self.latent
+        h, nope = own.heads, latent.nope_dim
+        narrow = self.query_down_norm(self.query_down(x)) if latent.query_rank else x
+        q = self.query(narrow).unflatten(-1, (h, -1)).transpose(1, 2)  # (B, h, T, d_n + d_r)
+        q, q_rope = q[..., :nope], rotate(q[..., nope:])
+        c, k_rope = self.latent_down(x).unsqueeze(1).split([latent.kv_rank, latent.rope_dim], -1)
+        c, k_rope = self.latent_norm(c), rotate(k_rope)  # (B, 1, T, r_kv), (B, 1, T, d_r)
+        if cache is not None:
+            c, k_rope = cache.update(index, own.window, c, k_rope)
+        scale = 1 / math.sqrt(nope + latent.rope_dim)
+        if self.absorbed:
+            q = torch.cat([self.key(q, "query"), q_rope], -1)  # (B, h, T, r_kv + d_r)
+            out = self.attend(q, torch.cat([c, k_rope], -1), c, scale, visible)  # (B, T, h·r_kv)
+            out = out.unflatten(-1, (h, -1)).transpose(1, 2)
+            return self.output(self.value(out, "value").transpose(1, 2).flatten(-2))
+        k = self.key(c.squeeze(1)).unflatten(-1, (h, -1)).transpose(1, 2)  # (B, h, S, d_n)
+        v = self.value(c.squeeze(1)).unflatten(-1, (h, -1)).transpose(1, 2)  # (B, h, S, d_v)
+        k = torch.cat([k, k_rope.expand(-1, h, -1, -1)], -1)
+        return self.output(self.attend(torch.cat([q, q_rope], -1), k, v, scale, visible))
+
+
+class Experts(nn.Module):
+    """E linear maps in one tensor; each row of the input goes through the one map chosen for it."""
+
+    def __init__(self, experts: int, inputs: int, outputs: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(experts, outputs)) if bias else None
+        nn.init.normal_(self.weight, std=inputs**-0.5)
+
+    def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
+        # A batched product of the gathered maps: grouped kernels count as nothing in FlopCounterMode.
+        out = (self.weight[chosen] @ x.unsqueeze(-1)).squeeze(-1)  # (rows, outputs)
+        return out if self.bias is None else out + self.bias[chosen]
+
+
+class Feedforward(nn.Module):
+    """`gelu`: down(GELU(up(x))); `gated`: down(SiLU(gate(x)) ⊙ up(x)); dense maps, or the experts of `chosen`."""
+
+    def __init__(self, d: int, kind: str, width: int, bias: bool, experts: int = 0):
+        super().__init__()
+
+        def linear(inputs: int, outputs: int) -> nn.Module:
+            return Experts(experts, inputs, outputs, bias) if experts else Linear(inputs, outputs, bias=bias)
+
+        self.up = linear(d, width)
+        self.gate = linear(d, width) if kind == "gated" else None
+        self.down = linear(width, d)
+
+    def forward(self, x: Tensor, *chosen: Tensor) -> Tensor:
+        up = self.up(x, *chosen)
+        hidden = functional.gelu(up) if self.gate is None else functional.silu(self.gate(x, *chosen)) * up
+        return self.down(hidden, *chosen)
+
+
+class Block(nn.Module):
+    """One layer: attention and feed-forward on the residual stream, in the order that the spec says."""
+
+    def __init__(self, spec: ModelSpec, layer: Layer):
+        super().__init__()
+        self.spec = layer
+        own, d = layer.feedforward, spec.d_model
+        self.norm = nn.ModuleList(_norm(spec, d) for _ in range(layer.norms))
+        latent = layer.attention.latent
+        self.attention = LatentAttention(spec, layer.attention, latent) if latent else Attention(spec, layer.attention)
+        if own.experts:
+            self.router = Linear(d, own.experts, bias=own.router_bias)
+        if own.shared_width:
+            self.shared_feedforward = Feedforward(d, own.kind, own.shared_width, bias=False)
+        if own.shared_gate:
+            self.shared_gate = Linear(d, 1, bias=False)
+        self.feedforward = Feedforward(d, own.kind, own.width, own.bias, own.experts)
+
+    def _feed(self, x: Tensor) -> Tensor:
+        own: FeedforwardSpec = self.spec.feedforward
+        if not own.experts:
+            return self.feedforward(x)
+        rows = x.flatten(0, -2)  # (B·T, d)
+        logits, chosen = self.router(rows).topk(own.experts_per_token, -1)  # (B·T, k)
+        repeated = rows.repeat_interleave(own.experts_per_token, 0)  # (B·T·k, d)
+        out = self.feedforward(repeated, chosen.flatten()).unflatten(0, (-1, own.experts_per_token))
+        out = (out * logits.softmax(-1).unsqueeze(-1)).sum(1).view_as(x)
+        if own.shared_width:
+            shared = self.shared_feedforward(x)
+            out = out + (shared * self.shared_gate(x).sigmoid() if own.shared_gate else shared)
+        return out
+
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
+        norm = self.norm
+        if self.spec.parallel:
+            a = norm[0](x)
+            return x + self.attention(a, *context) + self._feed(norm[1](x) if len(norm) == 2 else a)
+        if self.spec.post_norm:
+            x = x + norm[0](self.attention(x, *context))
+            return x + norm[1](self._feed(x))
+        if len(norm) == 4:
+            x = x + norm[1](self.attention(norm[0](x), *context))
+            return x + norm[3](self._feed(norm[2](x)))
+        x = x + self.attention(norm[0](x), *context)
+        return x + self._feed(norm[1](x))
+
+
+def _rotation(positions: Tensor, width: int, base: float) -> Rotate:
+    """Rotary positions, components i and i + width/2 paired, for tensors (B, heads, T, width)."""
+    inverse = base ** (torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / -width)
+    angles = positions.float().unsqueeze(-1) * inverse  # (T, width/2)
+    cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+    def rotate(x: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
+
+    return rotate
+
+
+def _visibility(device: torch.device) -> Visible:
+    """hidden(T, S, window): True where a query must not see a key, the T queries being the last of the S positions."""
+    made: dict[tuple[int, int, int | None], Tensor] = {}
+
+    def hidden(T: int, S: int, window: int | None) -> Tensor | None:
+        if T == 1 and (window is None or window >= S):
+            return None
+        if (T, S, window) not in made:
+            behind = torch.arange(S - T, S, device=device).unsqueeze(1) - torch.arange(S, device=device)  # (T, S)
+            mask = behind < 0
+            made[T, S, window] = mask if window is None else mask | (behind >= window)
+        return made[T, S, window]
+
+    return hidden
+
+
+class Decoder(nn.Module):
+    """The decoder that `spec` describes. Token ids (B, T) in, logits (B, T, V) out; with a cache, T more tokens.
+
+    What changes no tensor and no product is left at its plainest form: GELU and SiLU as activations, RoPE over the full
+    head width, no logit caps.
+    """
+
+    # ASSUME ALiBi (positions: none) adds no tensor and no product; its bias is left out of this function.
+
+    def __init__(self, spec: ModelSpec):
+        super().__init__()
+        self.spec = spec
+        d, d_e = spec.d_model, spec.embedding_width or spec.d_model
+        self.token_embedding = nn.Embedding(spec.vocabulary, d_e)
+        if d_e != d:
+            self.embedding_projection = Linear(d_e, d, bias=False)
+            self.head_projection = Linear(d, d_e, bias=False)
+        if spec.positions == "learned":
+            self.position_embedding = nn.Embedding(spec.position_rows, d)
+        if spec.embedding_norm:
+            self.embedding_norm = _norm(spec, d)
+        self.layers = nn.ModuleList(Block(spec, layer) for layer in spec.each_layer())
+        if spec.final_norm:
+            self.norm = _norm(spec, d)
+        self.head = Linear(d_e, spec.vocabulary, bias=spec.head_bias)
+        if spec.tied_head:
+            self.head.weight = self.token_embedding.weight
+
+    def absorb(self, absorbed: bool) -> None:
+        """Choose the form of every latent attention: expansions absorbed, or the latents expanded."""
+        for module in self.modules():
+            if isinstance(module, LatentAttention):
+                module.absorbed = absorbed
+
+    def _rotate(self, positions: Tensor) -> Rotate:
+        if self.spec.positions != "rope":
+            return lambda x: x
+        own = self.spec.layers[0][1].attention
+        return _rotation(positions, own.latent.rope_dim if own.latent else own.head_dim, self.spec.rope_base)
+
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+        spec = self.spec
+        start = 0 if cache is None else cache.length
+        positions = torch.arange(start, start + ids.shape[1], device=ids.device)
+        x = self.token_embedding(ids)
+        narrow = x.shape[-1] != spec.d_model
+        if narrow:
+            x = self.embedding_projection(x)
+        if spec.positions == "learned":
+            # OPT's table begins with two rows that no position uses.
+            x = x + self.position_embedding(positions + spec.position_rows - spec.context)
+        if spec.embedding_norm:
+            x = self.embedding_norm(x)
+        rotate, visible = self._rotate(positions), _visibility(ids.device)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, rotate, visible, cache, index)
+        if cache is not None:
+            cache.length += ids.shape[1]
+        if spec.final_norm:
+            x = self.norm(x)
+        return self.head(self.head_projection(x) if narrow else x)

@@ -1,0 +1,66 @@
+"""One real optimiser step under a training recipe, and the tensors that live on after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_ledger.executed.cache import DTYPES
+
+# Names of the state entries of torch's optimisers, as the ledger calls them.
+ITEMS = {
+    "exp_avg": "first_moment",
+    "exp_avg_sq": "second_moment",
+    "max_exp_avg_sq": "largest_second_moment",
+    "momentum_buffer": "first_moment",
+    "step": "step",
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def _optimizer(name: str, tensors: list[Tensor]) -> torch.optim.Optimizer:
+    if name in ("adamw", "adamw-amsgrad"):
+        return torch.optim.AdamW(tensors, foreach=True, amsgrad=name == "adamw-amsgrad")
+    if name in ("sgd", "sgd-momentum"):
+        return torch.optim.SGD(tensors, lr=1e-3, momentum=0.9 if name == "sgd-momentum" else 0.0, foreach=True)
+    raise ValueError(f"unknown optimizer {name!r}; known: adamw, adamw-amsgrad, sgd, sgd-momentum")
+
+
+def step(
+    parameters: Sequence[torch.nn.Parameter], recipe: Mapping[str, Any]
+) -> list[dict[tuple[str, str], list[Tensor]]]:
+    """Step once from the gradients that `parameters` hold; returns, a parameter, the tensors kept by (item, dtype).
+
+    `recipe` has the optimizer and the dtypes of weights, gradients, moments and, where it keeps a second copy,
+    master_weights and master_gradients. The master weights are stepped where there are any, else the weights.
+    """
+    weights = [parameter.detach().to(DTYPES[recipe["weights"]], copy=True) for parameter in parameters]
+    kept: list[dict[tuple[str, str], list[Tensor]]] = [{("weights", recipe["weights"]): [weight]} for weight in weights]
+    stepped = weights
+    master = recipe.get("master_weights")
+    if master:
+        stepped = [weight.to(DTYPES[master], copy=True) for weight in weights]
+        for items, tensor in zip(kept, stepped, strict=True):
+            items["master_weights", master] = [tensor]
+    for parameter, items, target in zip(parameters, kept, stepped, strict=True):
+        if parameter.grad is None:
+            raise ValueError("a parameter without a gradient")
+        for item in ("gradients", "master_gradients"):
+            if recipe.get(item):
+                gradient = parameter.grad.to(DTYPES[recipe[item]], copy=True)
+                items[item, recipe[item]] = [gradient]
+                # ASSUME gradients of another dtype than what is stepped are converted one at a time: nothing stays.
+                target.grad = gradient.to(target.dtype)
+    optimizer = _optimizer(recipe["optimizer"], stepped)
+    optimizer.step()
+    for items, target in zip(kept, stepped, strict=True):
+        for key, value in optimizer.state[target].items():
+            if not isinstance(value, Tensor):
+                continue  # SGD without momentum keeps a None
+            if key != "step":  # torch keeps moments like the stepped weights; the recipe may store them otherwise
+                value = value.to(DTYPES[recipe["moments"]])
+            items.setdefault((ITEMS[key], NAMES[value.dtype]), []).append(value)
+    return kept

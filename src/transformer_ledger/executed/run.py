@@ -1,0 +1,118 @@
+"""Run one model and count what really ran: parameters, operations, cache bytes, optimiser state.
+
+`ours` is our own torch decoder built from the ModelSpec; `transformers` is the public implementation of the model's
+config.json. Both run on the meta device at full width, so no weight is ever allocated.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.tables import TableError
+
+# The meta device holds shapes only; 126 layers at full width stay under 1 GiB with all imports.
+MEMORY_BYTES = 4 * 2**30
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def _limited(name: str) -> Iterator[None]:
+    """A limit on this process's heap, so that an absurd model fails with a message, not with the machine."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (MEMORY_BYTES, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    except MemoryError:
+        raise TableError(f"{name}: running it takes more than {MEMORY_BYTES // 2**30} GiB; check its layers") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _rows(model: str, implementation: str) -> Any:
+    """A function that makes the rows of one quantity from counts by component or (component, part), with a total."""
+
+    def rows(
+        quantity: str, counts: Mapping[Any, int], workload: str = "", phase: str = "", total: bool = True
+    ) -> list[Row]:
+        keyed = {key if isinstance(key, tuple) else (key, ""): value for key, value in counts.items()}
+        if total:
+            keyed["total", ""] = sum(keyed.values())
+        return [
+            {
+                "model": model,
+                "implementation": implementation,
+                "quantity": quantity,
+                "workload": workload,
+                "phase": phase,
+                "component": component,
+                "part": part,
+                "value": value,
+            }
+            for (component, part), value in sorted(keyed.items())
+        ]
+
+    return rows
+
+
+def _ours(spec: ModelSpec, workloads: Mapping[str, Any], recipes: Mapping[str, Any], dtypes: list[str]) -> list[Row]:
+    from transformer_ledger.executed import count
+
+    rows = _rows(spec.name, "ours")
+    whole, kinds = count.full_depth(spec), count.Kinds(spec)
+    every, used = count.parameters(whole)
+    made = rows("parameters", every) + rows("active_parameters", used)
+    latent = any(layer.attention.latent for _, layer in spec.layers)
+    checked = False
+    for name, load in workloads.items():
+        batch, context = load["batch"], load["context"]
+        forward, both = count.forward_backward(kinds, batch, context)
+        if not checked:  # once a model, layer after layer: the shortcut by kinds counts the same
+            walked = count.full_depth_flops(whole, batch, context)
+            if walked != (forward.total(), both.total()):
+                raise count.CountError(
+                    f"{spec.name}: {walked} FLOPs at full depth, {forward.total(), both.total()} by kinds"
+                )
+            checked = True
+        made += rows("flops", forward, name, "prefill") + rows("flops", both, name, "train")
+        made += rows("flops", count.decode(kinds, batch, context), name, "decode")
+        if latent:
+            kinds.model.absorb(True)
+            made += rows("flops", count.decode(kinds, batch, context), name, "decode_absorbed")
+            kinds.model.absorb(False)
+        for dtype in dtypes:
+            made += rows("cache_bytes", count.cache_bytes(kinds, batch, context, dtype), name, dtype, total=False)
+    if not checked:
+        count.forward_backward(kinds, 1, 1)  # no workload fits: the recipes still need gradients
+    for name, recipe in recipes.items():
+        made += rows("state_bytes", count.state_bytes(kinds, recipe), "", name)
+    return made
+
+
+def compute(
+    model: dict[str, Any],
+    hf_config: dict[str, Any] | None,
+    workloads: dict[str, dict[str, int]],
+    recipes: dict[str, dict[str, Any]],
+    cache_dtypes: list[str],
+) -> list[Row]:
+    """Rows of the table `execution` for one model.
+
+    Raises TableError where the model does not fit into MEMORY_BYTES, CountError where a count cannot be trusted.
+    """
+    spec = ModelSpec.from_json(model)
+    with _limited(spec.name):
+        import torch
+
+        torch.set_num_threads(1)
+        made = _ours(spec, workloads, recipes, cache_dtypes)
+        if hf_config is not None:
+            from transformer_ledger.executed import transformers_model
+
+            made += transformers_model.rows(_rows(spec.name, "transformers"), spec, hf_config, workloads, cache_dtypes)
+    return made

@@ -1,0 +1,313 @@
+"""The public implementation of a config.json, built by transformers on the meta device, counted like our own.
+
+A second opinion from code that neither we nor the formulas wrote. Parameters and totals always; by component as far as
+its module names tell, fused projections cut by output width.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before the import: a configuration never leads to a download
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, StaticCache
+
+from transformer_ledger.executed.cache import DTYPES, storage_bytes
+from transformer_ledger.executed.count import CountError, by_module, own_inputs, token_ids
+from transformer_ledger.model import Attention, ModelSpec
+
+QKV = "query+key+value"
+
+# Last parts of a module's path → component. The first match counts; a fused projection joins its components with +.
+COMPONENTS = tuple(
+    (re.compile(pattern + r"$"), component)
+    for pattern, component in (
+        (r"\.(embed_tokens|embed_in|wte|word_embeddings)", "token_embedding"),
+        (r"\.(wpe|embed_positions)", "position_embedding"),
+        (r"\.word_embeddings_layernorm", "embedding_norm"),
+        (r"(lm_head|embed_out)", "head"),
+        (r"\.q_proj", "attention.query"),
+        (r"\.k_proj", "attention.key"),
+        (r"\.v_proj", "attention.value"),
+        (r"\.(c_attn|query_key_value|qkv_proj)", QKV),
+        (r"\.(o_proj|self_attn\.out_proj|attn\.c_proj|(self_)?attention\.dense)", "attention.output"),
+        (r"\.q_norm", "attention.query_norm"),
+        (r"\.k_norm", "attention.key_norm"),
+        (r"\.sinks", "attention.sinks"),
+        (r"\.q_a_proj", "attention.query_down"),
+        (r"\.q_a_layernorm", "attention.query_down_norm"),
+        (r"\.q_b_proj", "attention.query"),
+        (r"\.kv_a_proj_with_mqa", "attention.latent_down"),
+        (r"\.kv_a_layernorm", "attention.latent_norm"),
+        (r"\.kv_b_proj", "key+value"),
+        (r"\.(gate|router)", "router"),
+        (r"\.shared_expert_gate", "shared_gate"),
+        (r"\.shared_experts?\.up_proj", "shared_feedforward.up"),
+        (r"\.shared_experts?\.gate_proj", "shared_feedforward.gate"),
+        (r"\.shared_experts?\.down_proj", "shared_feedforward.down"),
+        (r"\.(gate_up_proj|gate_up_proj_bias)", "gate+up"),
+        (r"\.experts", "gate+up+down"),
+        (r"\.gate_proj", "feedforward.gate"),
+        (r"\.(up_proj|c_fc|fc1|dense_h_to_4h)", "feedforward.up"),
+        (r"\.(down_proj|down_proj_bias|mlp\.c_proj|fc2|dense_4h_to_h)", "feedforward.down"),
+        (r"(norm\w*|layernorm|ln_\w+|layer_norm)", "norm"),
+    )
+)
+
+
+def _component(path: str) -> str:
+    for pattern, component in COMPONENTS:
+        if pattern.search(path):
+            return component
+    raise CountError(f"transformers module {path}: no component known for it")
+
+
+def _widths(attention: Attention) -> dict[str, int]:
+    """Output widths of the query, key and value projections."""
+    own, latent = attention, attention.latent
+    if latent:
+        return {"query": 0, "key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
+    kv = own.kv_heads * own.head_dim
+    return {"query": own.heads * own.head_dim, "key": kv, "value": kv}
+
+
+def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
+    """The shares of a fused component, by output width. Raises CountError where they are no integers."""
+    names = component.split("+")
+    if len(names) == 1:
+        return {component: value}
+    gated = names[0] == "gate"
+    shares = dict.fromkeys(names, 1) if gated else {name: _widths(attention)[name] for name in names}
+    cut = {}
+    for name, share in shares.items():
+        if value * share % sum(shares.values()):
+            raise CountError(f"{value} of {component} does not divide into {shares}")
+        cut[f"{'feedforward' if gated else 'attention'}.{name}"] = value * share // sum(shares.values())
+    return cut
+
+
+def build(hf_config: Mapping[str, Any]) -> Any:
+    """The model of a config.json on the meta device: eager attention, experts as counted batched products.
+
+    A fresh configuration object each time, since models built from one share its attention setting.
+    """
+    config = AutoConfig.for_model(**hf_config).get_text_config()
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(
+            config,
+            dtype=torch.bfloat16,
+            trust_remote_code=False,
+            attn_implementation="eager",
+            experts_implementation="batched_mm",
+        ).eval()
+
+
+class Skip(nn.Module):
+    """Stands where a layer stood and hands its input on, in the form the layer's output had."""
+
+    def __init__(self, outputs: int | None):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, hidden_states: torch.Tensor, *_: Any, **__: Any) -> Any:
+        passed = hidden_states.view_as(hidden_states)  # a tensor of its own, see own_inputs
+        return passed if self.outputs is None else (passed,) + (None,) * (self.outputs - 1)
+
+
+class Runner:
+    """Runs a transformers model with one layer of each kind, the others skipped, and counts for the whole.
+
+    Layers are of one kind where their tensors' names and shapes, their classes and the config's layer type agree.
+    `full_depth` runs every layer, and is what the shortcut is held against.
+    """
+
+    def __init__(self, model: Any, spec: ModelSpec):
+        self.model, self.spec = model, spec
+        found = [
+            (name, module)
+            for name, module in model.named_modules()
+            if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in ("layers", "h")
+        ]
+        if len(found) != 1 or len(found[0][1]) != spec.depth:
+            raise CountError(
+                f"{spec.name}: {[(n, len(m)) for n, m in found]} in transformers, {spec.depth} layers in ours"
+            )
+        self.path, self.layers = found[0]
+        self.whole = list(self.layers)
+        types = getattr(model.config, "layer_types", None) or [""] * spec.depth
+        kinds: dict[Any, list[int]] = {}
+        for index, layer in enumerate(self.whole):
+            shapes = tuple((name, tuple(tensor.shape)) for name, tensor in layer.named_parameters())
+            classes = tuple(type(module) for module in layer.modules())
+            kinds.setdefault((types[index], shapes, classes), []).append(index)
+        self.copies = {members[0]: len(members) for members in kinds.values()}
+        self.outputs: int | None = None
+
+    def full_depth(self, batch: int, tokens: int) -> tuple[int, int]:
+        """FLOPs of a forward pass, and with its backward, of all layers."""
+
+        def note(_: nn.Module, __: Any, output: Any) -> None:
+            self.outputs = len(output) if isinstance(output, tuple) else None
+
+        handle = self.whole[0].register_forward_hook(note)
+        with FlopCounterMode(display=False) as counter:
+            logits = self.model(token_ids(batch, tokens), use_cache=True).logits
+            forward = counter.get_total_flops()
+            logits.sum().backward()
+        handle.remove()
+        self.model.zero_grad()
+        return forward, counter.get_total_flops()
+
+    @contextmanager
+    def only(self, *active: int) -> Iterator[None]:
+        """The model with all layers skipped but the `active` ones."""
+        for index in range(len(self.whole)):
+            self.layers[index] = self.whole[index] if index in active else Skip(self.outputs)
+        try:
+            yield
+        finally:
+            for index, layer in enumerate(self.whole):
+                self.layers[index] = layer
+
+    def _components(self, counter: FlopCounterMode) -> Counter[str]:
+        """FLOPs by component of what ran; what ran in no named module is attention's two products."""
+        modules = by_module(counter, self.model)
+        root = type(self.model).__name__ + "."
+        for path, operations in counter.get_flop_counts().items():
+            if path.endswith(".experts"):
+                modules[path.removeprefix(root)] = sum(operations.values())
+        attention = self.spec.layers[0][1].attention
+        counts: Counter[str] = Counter()
+        for path, flops in modules.items():
+            if flops:
+                counts.update(_cut(_component("." + path), flops, attention))
+        products = counter.get_total_flops() - sum(modules.values())
+        latent = attention.latent
+        d_k, d_v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (1, 1)
+        if products < 0 or products * d_k % (d_k + d_v):
+            raise CountError(f"{self.spec.name}: {products} FLOPs left for scores and values")
+        counts["attention.scores"] = products * d_k // (d_k + d_v)
+        counts["attention.values"] = products - counts["attention.scores"]
+        return counts
+
+    def whole_count(self, run: Callable[[], Counter[str]]) -> Counter[str]:
+        """Counts of the whole model from those of `run` with no layer, the first, and the first with one of each kind.
+
+        The first layer always runs: its cache tells the others how long the sequence is.
+        """
+        with self.only():
+            outside = run()
+        with self.only(0):
+            first = run()
+        total = Counter(outside)
+        for index, copies in self.copies.items():
+            before, after = (outside, first) if index == 0 else (first, None)
+            if after is None:
+                with self.only(0, index):
+                    after = run()
+            for component in after:
+                total[component] += copies * (after[component] - before[component])
+        return total
+
+    def forward_backward(self, batch: int, tokens: int) -> tuple[Counter[str], Counter[str]]:
+        """FLOPs by component of a forward pass over `tokens` positions, and of that pass with its backward."""
+
+        def run(backward: bool) -> Counter[str]:
+            with own_inputs(), FlopCounterMode(display=False) as counter:
+                logits = self.model(token_ids(batch, tokens), use_cache=True).logits
+                if backward:
+                    logits.sum().backward()
+                return self._components(counter)
+
+        counts = self.whole_count(lambda: run(False)), self.whole_count(lambda: run(True))
+        self.model.zero_grad()
+        return counts
+
+    def decode(self, batch: int, context: int) -> Counter[str]:
+        """FLOPs by component of one new token a sequence with `context` − 1 positions in a dynamic cache."""
+
+        def run() -> Counter[str]:
+            cache = DynamicCache(config=self.model.config)
+            with torch.no_grad():
+                if context > 1:
+                    self.model(token_ids(batch, context - 1), cache=cache, use_cache=True)
+                with FlopCounterMode(display=False) as counter:
+                    self.model(token_ids(batch, 1), cache=cache, use_cache=True)
+                return self._components(counter)
+
+        return self.whole_count(run)
+
+    def cache_bytes(self, batch: int, context: int) -> dict[str, int]:
+        """Bytes of keys and values in transformers' two caches once `context` positions are in, the last one decoded.
+
+        `dynamic` is what the cache keeps, not the storage behind a kept view; `static` is what it allocates.
+        """
+        held = {}
+        caches = (
+            ("dynamic", DynamicCache(config=self.model.config)),
+            ("static", StaticCache(config=self.model.config, max_cache_len=context)),
+        )
+        for policy, cache in caches:
+            with torch.no_grad(), self.only(*self.copies):
+                for tokens in (context - 1, 1):
+                    if tokens:
+                        self.model(token_ids(batch, tokens), cache=cache, use_cache=True)
+            kept = [[cache.layers[index].keys, cache.layers[index].values] for index in self.copies]
+            if policy == "dynamic":  # the kept positions of a window are a view into one more
+                kept = [[tensor.clone() for tensor in pair] for pair in kept]
+            held[policy] = sum(
+                copies * storage_bytes(pair) for copies, pair in zip(self.copies.values(), kept, strict=True)
+            )
+        return held
+
+
+def parameters(model: Any, spec: ModelSpec) -> Counter[tuple[str, str]]:
+    """Parameters by (component, weight or bias), tied ones once."""
+    counts: Counter[tuple[str, str]] = Counter()
+    kinds = spec.each_layer()
+    for path, tensor in model.named_parameters():
+        owner, _, part = path.rpartition(".")
+        if part not in ("weight", "bias"):  # experts and sinks are tensors of the module itself
+            owner, part = path, "bias" if part.endswith("_bias") else "weight"
+        layer = re.search(r"\.(\d+)\.", path)
+        attention = kinds[int(layer.group(1)) if layer else 0].attention
+        for component, value in _cut(_component("." + owner), tensor.numel(), attention).items():
+            counts[component, part] += value
+    return counts
+
+
+def rows(
+    make: Callable[..., list[dict[str, Any]]],
+    spec: ModelSpec,
+    hf_config: Mapping[str, Any],
+    workloads: Mapping[str, Any],
+    cache_dtypes: list[str],
+) -> list[dict[str, Any]]:
+    """Rows of the table `execution` for the transformers implementation; `make` makes the rows of one quantity."""
+    model = build(hf_config)
+    made = make("parameters", parameters(model, spec))
+    runner = Runner(model, spec)
+    walked: tuple[int, int] | None = None
+    dtypes = [name for name in cache_dtypes if name in DTYPES and DTYPES[name].itemsize > 1]
+    for name, load in workloads.items():
+        batch, context = load["batch"], load["context"]
+        if walked is None:
+            walked = runner.full_depth(batch, context)
+            by_kinds = tuple(count.total() for count in runner.forward_backward(batch, context))
+            if walked != by_kinds:
+                raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {by_kinds} by kinds")
+        forward, both = runner.forward_backward(batch, context)
+        made += make("flops", forward, name, "prefill") + make("flops", both, name, "train")
+        made += make("flops", runner.decode(batch, context), name, "decode")
+        for dtype in dtypes:
+            model.to(DTYPES[dtype])
+            made += make("cache_bytes", runner.cache_bytes(batch, context), name, dtype, total=False)
+    return made

@@ -1,0 +1,47 @@
+"""Bytes of keys and values that one layer keeps. Unit everywhere: [byte].
+
+Sources: Shazeer 2019, arXiv:1911.02150 (shared K/V heads); Ainslie et al. 2023, arXiv:2305.13245 (groups); DeepSeek-V2,
+arXiv:2405.04434 (latent).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformer_ledger.formulas.shim import formula, minimum
+
+
+@formula
+def full(B: Any, T: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """Keys and values of T positions of B sequences.  [byte]"""
+    return 2 * B * T * h_kv * d_h * b
+
+
+@formula
+def windowed(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """Keys and values of the last w positions of B sequences.  [byte]"""
+    return 2 * B * minimum(T, w) * h_kv * d_h * b
+
+
+@formula
+def windowed_between_steps(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """The same between two steps: the next token brings its own key, so w − 1 old ones do (transformers' dynamic cache).  [byte]"""
+    return 2 * B * minimum(T, w - 1) * h_kv * d_h * b
+
+
+@formula
+def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
+    """Latent and shared rotated key of T positions of B sequences.  [byte]"""
+    return B * T * (r_kv + d_r) * b
+
+
+@formula
+def multi_head_latent(B: Any, T: Any, h: Any, d_h: Any, d_v: Any, b: Any) -> Any:
+    """What a latent replaces: keys and values of every query head.  [byte]"""
+    return B * T * h * (d_h + d_v) * b
+
+
+@formula
+def ratio_to_multi_head(h_kv: Any, h: Any) -> Any:
+    """Cache of h_kv key/value heads against that of one for each of h query heads.  [1]"""
+    return h_kv / h

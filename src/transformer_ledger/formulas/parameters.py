@@ -1,0 +1,186 @@
+"""Numbers in one tensor, one function a kind of tensor. Unit everywhere: [parameter].
+
+Sources: Vaswani et al. 2017, arXiv:1706.03762 (attention, feed-forward, embeddings); Ainslie et al. 2023,
+arXiv:2305.13245 (grouped K/V heads); Shazeer 2020, arXiv:2002.05202 (gated feed-forward); DeepSeek-V2, arXiv:2405.04434
+(latent attention); Jiang et al. 2024, arXiv:2401.04088 (experts).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformer_ledger.formulas.shim import formula
+
+
+@formula
+def token_embedding(V: Any, d: Any) -> Any:
+    """Embedding table, one row a token of the vocabulary; a separate head is as large.  [parameter]"""
+    return V * d
+
+
+@formula
+def position_embedding(C: Any, d: Any) -> Any:
+    """Table of learned positions.  [parameter]"""
+    return C * d
+
+
+@formula
+def embedding_projection(d_e: Any, d: Any) -> Any:
+    """Projection between a narrower embedding and the model's width (OPT-350m).  [parameter]"""
+    return d_e * d
+
+
+@formula
+def query(d: Any, h: Any, d_h: Any) -> Any:
+    """Query projection; the output projection is as large where the value heads are as wide.  [parameter]"""
+    return d * h * d_h
+
+
+@formula
+def key_or_value(d: Any, h_kv: Any, d_h: Any) -> Any:
+    """Key projection, or value projection.  [parameter]"""
+    return d * h_kv * d_h
+
+
+@formula
+def output(h: Any, d_h: Any, d: Any) -> Any:
+    """Output projection.  [parameter]"""
+    return h * d_h * d
+
+
+@formula
+def per_query_component(h: Any, d_h: Any) -> Any:
+    """Bias of the query projection, or norm over all query heads at once.  [parameter]"""
+    return h * d_h
+
+
+@formula
+def per_key_component(h_kv: Any, d_h: Any) -> Any:
+    """Bias of the key or value projection, or norm over all key heads at once.  [parameter]"""
+    return h_kv * d_h
+
+
+@formula
+def per_head_component(d_h: Any) -> Any:
+    """Norm over one head, shared by the heads.  [parameter]"""
+    return d_h
+
+
+@formula
+def sinks(h: Any) -> Any:
+    """One learned logit a head (gpt-oss).  [parameter]"""
+    return h
+
+
+@formula
+def query_down(d: Any, r_q: Any) -> Any:
+    """Latent attention: projection of the token to the query's latent.  [parameter]"""
+    return d * r_q
+
+
+@formula
+def query_up(r_q: Any, h: Any, d_h: Any) -> Any:
+    """Latent attention: queries out of their latent.  [parameter]"""
+    return r_q * h * d_h
+
+
+@formula
+def latent_down(d: Any, r_kv: Any, d_r: Any) -> Any:
+    """Latent attention: projection of the token to the cached latent and the shared rotated key.  [parameter]"""
+    return d * (r_kv + d_r)
+
+
+@formula
+def key_up(r_kv: Any, h: Any, d_h: Any, d_r: Any) -> Any:
+    """Latent attention: the unrotated part of every head's key out of the latent.  [parameter]"""
+    return r_kv * h * (d_h - d_r)
+
+
+@formula
+def value_up(r_kv: Any, h: Any, d_v: Any) -> Any:
+    """Latent attention: every head's value out of the latent.  [parameter]"""
+    return r_kv * h * d_v
+
+
+@formula
+def latent_output(h: Any, d_v: Any, d: Any) -> Any:
+    """Latent attention: output projection.  [parameter]"""
+    return h * d_v * d
+
+
+@formula
+def per_query_rank(r_q: Any) -> Any:
+    """Latent attention: norm, or bias, of the query's latent.  [parameter]"""
+    return r_q
+
+
+@formula
+def per_latent_rank(r_kv: Any) -> Any:
+    """Latent attention: norm of the cached latent.  [parameter]"""
+    return r_kv
+
+
+@formula
+def per_latent_component(r_kv: Any, d_r: Any) -> Any:
+    """Latent attention: bias of the projection to the latent and the shared rotated key.  [parameter]"""
+    return r_kv + d_r
+
+
+@formula
+def feedforward(d: Any, f: Any) -> Any:
+    """One projection of a dense feed-forward: up, gate or down.  [parameter]"""
+    return d * f
+
+
+@formula
+def experts(E: Any, d: Any, f: Any) -> Any:
+    """One projection of all experts of a layer: up, gate or down; with E = k, of the experts that a token uses.  [parameter]"""
+    return E * d * f
+
+
+@formula
+def per_hidden_component(f: Any) -> Any:
+    """Bias of a feed-forward's up or gate projection.  [parameter]"""
+    return f
+
+
+@formula
+def per_expert_hidden_component(E: Any, f: Any) -> Any:
+    """Bias of all experts' up or gate projection.  [parameter]"""
+    return E * f
+
+
+@formula
+def per_expert_model_component(E: Any, d: Any) -> Any:
+    """Bias of all experts' down projection.  [parameter]"""
+    return E * d
+
+
+@formula
+def shared_feedforward(d: Any, f_s: Any) -> Any:
+    """One projection of the experts that every token passes through.  [parameter]"""
+    return d * f_s
+
+
+@formula
+def router(d: Any, E: Any) -> Any:
+    """Scores of the experts; all of them are computed for every token.  [parameter]"""
+    return d * E
+
+
+@formula
+def per_expert(E: Any) -> Any:
+    """Bias of the router.  [parameter]"""
+    return E
+
+
+@formula
+def per_model_component(d: Any) -> Any:
+    """A norm's weight or bias, the bias of a projection to the model's width, or the shared experts' gate.  [parameter]"""
+    return d
+
+
+@formula
+def per_token_of_vocabulary(V: Any) -> Any:
+    """Bias of the head.  [parameter]"""
+    return V

@@ -1,0 +1,35 @@
+"""Bytes that training keeps for N parameters. Unit everywhere: [byte].
+
+Sources: Kingma and Ba 2015, arXiv:1412.6980 (Adam's two moments); Rajbhandari et al. 2020, arXiv:1910.02054 (ZeRO, which
+item is sharded at which stage); Micikevicius et al. 2018, arXiv:1710.03740 (master weights).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformer_ledger.formulas.shim import ceiling_quotient, formula
+
+
+@formula
+def per_parameter(N: Any, b: Any) -> Any:
+    """An item that holds one number of b bytes for each parameter.  [byte]"""
+    return N * b
+
+
+@formula
+def per_tensor(n: Any, b: Any) -> Any:
+    """An item that holds one number of b bytes for each of n tensors, as torch's AdamW its step counters.  [byte]"""
+    return n * b
+
+
+@formula
+def sharded(N: Any, G: Any, b: Any) -> Any:
+    """The largest share of an item that G devices divide among themselves, whole numbers of b bytes.  [byte]"""
+    return ceiling_quotient(N, G) * b
+
+
+@formula
+def adamw_fp32(N: Any) -> Any:
+    """Weights, gradients and both moments of AdamW in fp32: 4 + 4 + 4 + 4 bytes each, step counters apart.  [byte]"""
+    return (4 + 4 + 4 + 4) * N

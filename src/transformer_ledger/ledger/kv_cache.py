@@ -1,0 +1,121 @@
+"""Bytes of keys and values for each model, workload, cache dtype and policy, held against real cache tensors.
+
+Policies: `needed` is what attention can still read (a windowed layer keeps w positions); `reserved` is what an engine
+that allocates the full length in every layer sets aside. Models with a window also show what transformers' two caches
+hold: `dynamic` (w − 1 positions between two steps) and `static` (w positions). A latent cache (DeepSeek) keeps the latent,
+not the heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from transformer_ledger.formulas import kv_cache as formulas
+from transformer_ledger.formulas.text import text
+from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.parameters import joined
+from transformer_ledger.ledger.storage import bytes_per_number, whole
+from transformer_ledger.model import Attention, ModelSpec
+
+POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "static": "transformers"}
+"""Policy → the implementation whose cache tensors its rows are held against."""
+
+
+def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]]:
+    """Formula of one layer's bytes, and its arguments but for B, T and b."""
+    if a.latent:
+        return formulas.latent, {"r_kv": a.latent.kv_rank, "d_r": a.latent.rope_dim}
+    heads = {"h_kv": a.kv_heads, "d_h": a.head_dim}
+    if a.window is None or policy == "reserved":
+        return formulas.full, heads
+    return formulas.windowed_between_steps if policy == "dynamic" else formulas.windowed, {"w": a.window, **heads}
+
+
+def cache_bytes(spec: ModelSpec, B: int, T: int, dtype: str, policy: str) -> int:
+    """Bytes of T positions of B sequences in all layers."""
+    b = bytes_per_number(dtype)
+    total = Fraction(0)
+    for count, kind in spec.kinds():
+        formula, arguments = layer(kind.attention, policy)
+        total += count * formula(B=B, T=T, b=b, **arguments)
+    return whole(total)
+
+
+def bytes_per_token(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
+    """What the T-th position of one sequence adds to the cache; a window that is full adds nothing.
+
+    A quantised cache grows by whole groups; this is the mean of one position, rounded up to a byte.
+    """
+    b = bytes_per_number(dtype)
+    total = Fraction(0)
+    for count, kind in spec.kinds():
+        formula, arguments = layer(kind.attention, policy)
+        total += count * (formula(B=1, T=T, b=b, **arguments) - formula(B=1, T=T - 1, b=b, **arguments))
+    return whole(total)
+
+
+def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> Fraction:
+    """Bytes with a key/value head for every query head and no window."""
+    b, total = bytes_per_number(dtype), Fraction(0)
+    for count, kind in spec.kinds():
+        a = kind.attention
+        if a.latent:
+            d_h, d_v = a.latent.nope_dim + a.latent.rope_dim, a.latent.value_dim
+        else:
+            d_h = d_v = a.head_dim
+        total += count * formulas.multi_head_latent(B=B, T=T, h=a.heads, d_h=d_h, d_v=d_v, b=b)
+    return total
+
+
+def _heads(spec: ModelSpec) -> tuple[int, int]:
+    a = spec.kinds()[0][1].attention
+    return (1, a.latent.kv_rank + a.latent.rope_dim) if a.latent else (a.kv_heads, a.head_dim)
+
+
+def compute(
+    models: dict[str, Any],
+    workloads: dict[str, Any],
+    cache_dtypes: list[str],
+    execution: Mapping[str, Rows] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the ledger: one row a model, workload, cache dtype and policy."""
+    rows = []
+    for name, data in models.items():
+        spec = ModelSpec.from_json(data)
+        kv_heads, head_dim = _heads(spec)
+        run = (execution or {}).get(name, [])
+        executed = {implementation: counts(run, implementation) for implementation in set(POLICIES.values())}
+        policies = list(POLICIES) if any(kind.attention.window for _, kind in spec.kinds()) else ["needed", "reserved"]
+        for workload, load in workloads.items():
+            B, T = load["batch"], load["context"]
+            if T > spec.context:
+                continue
+            for dtype in cache_dtypes:
+                for policy in policies:
+                    size = cache_bytes(spec, B, T, dtype, policy)
+                    kinds: dict[str, int] = {}
+                    for count, kind in spec.kinds():
+                        formula = text(layer(kind.attention, policy)[0])
+                        kinds[formula] = kinds.get(formula, 0) + count
+                    counted = executed[POLICIES[policy]].get(("cache_bytes", workload, dtype, policy, ""))
+                    rows.append(
+                        {
+                            "model": name,
+                            "workload": workload,
+                            "batch": B,
+                            "context": T,
+                            "dtype": dtype,
+                            "kv_heads": kv_heads,
+                            "head_dim": head_dim,
+                            "policy": policy,
+                            "formula": joined([(count, formula) for formula, count in kinds.items()]),
+                            "bytes_per_token": bytes_per_token(spec, T, dtype, policy),
+                            "bytes": size,
+                            "ratio_to_mha": float(size / multi_head_bytes(spec, B, T, dtype)),
+                            "executed_bytes": counted,
+                            "difference": difference(size, counted),
+                        }
+                    )
+    return rows

@@ -1,0 +1,208 @@
+"""FLOPs of the matrix products of each model, workload and phase, one row a component, held against the executed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_ledger.formulas import matmul as formulas
+from transformer_ledger.formulas.text import text
+from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.parameters import joined
+from transformer_ledger.model import Attention, Feedforward, ModelSpec
+
+CONVENTIONS = {
+    "prefill": ("full", "causal-exact"),
+    "decode": ("full", "absorbed"),
+    "train": ("full", "causal-exact"),
+}
+"""A decoded token sees its whole past, so causal-exact is full there; `absorbed` is for latent attention alone."""
+
+RAN = {
+    ("prefill", "full"): "prefill",
+    ("decode", "full"): "decode",
+    ("decode", "absorbed"): "decode_absorbed",
+    ("train", "full"): "train",
+}
+"""Phase of the execution table that ran what a convention counts; no dense kernel runs causal-exact."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One matrix product of `copies` layers: forward FLOPs of a layer by `formula` of `arguments`."""
+
+    component: str
+    copies: int
+    formula: Callable[..., int]
+    arguments: Mapping[str, int]
+
+    @property
+    def flops(self) -> int:
+        """Forward FLOPs in all layers."""
+        return self.copies * self.formula(**self.arguments)
+
+
+_Part = tuple[str, Callable[..., int], dict[str, int]]
+
+
+def _pairs(a: Attention, d_h: int, d_v: int, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
+    """Scores and weighted values."""
+    key, value, w = {"h": a.heads, "d_h": d_h}, {"h": a.heads, "d_v": d_v}, a.window
+    if phase == "decode":
+        sizes = {"B": B, "T": T, "S": S}
+        if w is None:
+            yield "attention.scores", formulas.scores, {**sizes, **key}
+            yield "attention.values", formulas.values, {**sizes, **value}
+        else:  # the cache has let go of the positions that the window has left
+            yield "attention.scores", formulas.scores_windowed, {**sizes, "w": w, **key}
+            yield "attention.values", formulas.values_windowed, {**sizes, "w": w, **value}
+    elif convention == "full":
+        yield "attention.scores", formulas.scores, {"B": B, "T": T, "S": S, **key}
+        yield "attention.values", formulas.values, {"B": B, "T": T, "S": S, **value}
+    elif w is None:
+        yield "attention.scores", formulas.scores_causal, {"B": B, "T": T, **key}
+        yield "attention.values", formulas.values_causal, {"B": B, "T": T, **value}
+    else:
+        yield "attention.scores", formulas.scores_causal_windowed, {"B": B, "T": T, "w": w, **key}
+        yield "attention.values", formulas.values_causal_windowed, {"B": B, "T": T, "w": w, **value}
+
+
+def _latent_attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
+    assert a.latent is not None
+    h, r_q, r_kv, d_r, d_v = a.heads, a.latent.query_rank, a.latent.kv_rank, a.latent.rope_dim, a.latent.value_dim
+    d_h, new, latent = a.latent.nope_dim + d_r, {"B": B, "T": T}, {"r_kv": r_kv, "h": h}
+    if r_q:
+        yield "attention.query_down", formulas.query_down, {**new, "d": d, "r_q": r_q}
+        yield "attention.query", formulas.query_up, {**new, "r_q": r_q, "h": h, "d_h": d_h}
+    else:
+        yield "attention.query", formulas.query, {**new, "d": d, "h": h, "d_h": d_h}
+    yield "attention.latent_down", formulas.latent_down, {**new, "d": d, "r_kv": r_kv, "d_r": d_r}
+    if convention == "absorbed":
+        yield "attention.key", formulas.key_absorbed, {**new, **latent, "d_h": d_h, "d_r": d_r}
+        yield "attention.scores", formulas.scores_absorbed, {**new, "S": S, **latent, "d_r": d_r}
+        yield "attention.values", formulas.values_absorbed, {**new, "S": S, **latent}
+        yield "attention.value", formulas.value_absorbed, {**new, **latent, "d_v": d_v}
+    else:
+        yield "attention.key", formulas.key_up, {"B": B, "S": S, **latent, "d_h": d_h, "d_r": d_r}
+        yield "attention.value", formulas.value_up, {"B": B, "S": S, **latent, "d_v": d_v}
+        yield from _pairs(a, d_h, d_v, B, T, S, phase, convention)
+    yield "attention.output", formulas.latent_output, {**new, "h": h, "d_v": d_v, "d": d}
+
+
+def _attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
+    if a.latent:
+        yield from _latent_attention(d, a, B, T, S, phase, convention)
+        return
+    h, h_kv, d_h = a.heads, a.kv_heads, a.head_dim
+    yield "attention.query", formulas.query, {"B": B, "T": T, "d": d, "h": h, "d_h": d_h}
+    yield "attention.key", formulas.key_or_value, {"B": B, "T": T, "d": d, "h_kv": h_kv, "d_h": d_h}
+    yield "attention.value", formulas.key_or_value, {"B": B, "T": T, "d": d, "h_kv": h_kv, "d_h": d_h}
+    yield from _pairs(a, d_h, d_h, B, T, S, phase, convention)
+    yield "attention.output", formulas.output, {"B": B, "T": T, "h": h, "d_h": d_h, "d": d}
+
+
+def _feedforward(d: int, ff: Feedforward, B: int, T: int) -> Iterator[_Part]:
+    inward = ("up", "gate") if ff.kind == "gated" else ("up",)
+    new = {"B": B, "T": T}
+    if ff.experts:
+        yield "router", formulas.router, {**new, "d": d, "E": ff.experts}
+    for name in (*inward, "down"):
+        if ff.experts:
+            arguments = {**new, "k": ff.experts_per_token, "d": d, "f": ff.width}
+            yield f"feedforward.{name}", formulas.experts, arguments
+        else:
+            yield f"feedforward.{name}", formulas.feedforward, {**new, "d": d, "f": ff.width}
+    if ff.shared_width:
+        for name in (*inward, "down"):
+            yield f"shared_feedforward.{name}", formulas.shared_feedforward, {**new, "d": d, "f_s": ff.shared_width}
+    if ff.shared_gate:
+        yield "shared_gate", formulas.shared_gate, {**new, "d": d}
+
+
+def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: str = "full") -> list[Product]:
+    """Forward matrix products of B sequences of T new tokens, the newest of which attends to S keys.
+
+    prefill and train want T = S; decode runs T = 1 against a cache of S − 1 positions. `train` gives the forward pass
+    as well: its FLOPs are 3 times these.
+    """
+    d, d_e = spec.d_model, spec.embedding_width or spec.d_model
+    projection = {"B": B, "T": T, "d_e": d_e, "d": d}
+    found: list[tuple[_Part, int]] = []
+    if d_e != d:
+        found.append((("embedding_projection", formulas.embedding_projection, projection), 1))
+    for count, layer in spec.kinds():
+        found += [(part, count) for part in _attention(d, layer.attention, B, T, S, phase, convention)]
+        found += [(part, count) for part in _feedforward(d, layer.feedforward, B, T)]
+    if d_e != d:
+        found.append((("head_projection", formulas.embedding_projection, projection), 1))
+    found.append((("head", formulas.head, {"B": B, "T": T, "V": spec.vocabulary, "d": d_e}), 1))
+
+    merged: dict[Any, Product] = {}
+    for (component, formula, arguments), copies in found:
+        key = (component, formula, tuple(arguments.items()))
+        copies += merged[key].copies if key in merged else 0
+        merged[key] = Product(component, copies, formula, arguments)
+    return list(merged.values())
+
+
+def total(spec: ModelSpec, B: int, S: int, phase: str, convention: str = "full") -> int:
+    """FLOPs of a whole phase: the sum of its rows."""
+    forward = sum(p.flops for p in products(spec, B, 1 if phase == "decode" else S, S, phase, convention))
+    return formulas.training(forward) if phase == "train" else forward
+
+
+def has_latent(spec: ModelSpec) -> bool:
+    """Whether a layer caches a latent."""
+    return any(layer.attention.latent for _, layer in spec.kinds())
+
+
+def compute(
+    models: dict[str, Any], workloads: dict[str, Any], execution: Mapping[str, Rows] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of the ledger; rows of one model, workload, phase and convention add up to its total.
+
+    causal-exact is not what a dense model runs, so its rows have no executed figure.
+    """
+    rows = []
+    for name, data in models.items():
+        spec = ModelSpec.from_json(data)
+        executed = counts((execution or {}).get(name, []))
+        for workload, load in workloads.items():
+            B, S = load["batch"], load["context"]
+            if S > spec.context:
+                continue
+            for phase, conventions in CONVENTIONS.items():
+                T = 1 if phase == "decode" else S
+                for convention in conventions:
+                    if convention == "absorbed" and not has_latent(spec):
+                        continue
+                    grouped: dict[str, list[Product]] = {}
+                    for product in products(spec, B, T, S, phase, convention):
+                        grouped.setdefault(product.component, []).append(product)
+                    for component, kinds in grouped.items():
+                        forward = sum(p.flops for p in kinds)
+                        formula = joined([(p.copies, text(p.formula)) for p in kinds])
+                        if phase == "train":
+                            forward = formulas.training(forward)
+                            formula = joined([(p.copies, text(formulas.training, F=p.formula)) for p in kinds])
+                        ran = RAN.get((phase, convention))
+                        counted = executed.get(("flops", workload, ran, component, "")) if ran else None
+                        rows.append(
+                            {
+                                "model": name,
+                                "workload": workload,
+                                "batch": B,
+                                "tokens": T,
+                                "context": S,
+                                "phase": phase,
+                                "component": component,
+                                "formula": formula,
+                                "convention": convention,
+                                "multiply_adds": formulas.multiply_adds(forward),
+                                "flops": forward,
+                                "executed_flops": counted,
+                                "difference": difference(forward, counted),
+                            }
+                        )
+    return rows

@@ -1,0 +1,325 @@
+"""Which picture is drawn from which rows: the step between the tables and `pictures`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from transformer_ledger.ledger import kv_cache, matmul
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.report import pictures
+from transformer_ledger.report.numbers import short, size
+from transformer_ledger.tables import by
+
+Rows = Sequence[Mapping[str, Any]]
+PARTS = ("embeddings", "attention", "feed-forward", "norms, routers", "head")
+CACHE_DTYPE = "bf16"
+
+
+def keys(case: str) -> dict[str, str]:
+    """The `name=value` pairs in a case's text."""
+    return dict(re.findall(r"(\w+)=([^\s,;]+)", case))
+
+
+def powers(low: int, high: int) -> list[int]:
+    """The powers of two from `low` to `high`, and `high` itself."""
+    out = [1 << k for k in range(low.bit_length() - 1, high.bit_length()) if low <= 1 << k <= high]
+    return out if out and out[-1] == high else [*out, high]
+
+
+def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
+    """Powers of two (or of ten) in the range of `values` as axis ticks, not more than `most`."""
+    low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
+    step = max(1, math.ceil((high - low + 1) / most))
+    return [(2.0**k, short(2**k) if k >= 0 else short(2.0**k)) for k in range(low, high + 1, step)]
+
+
+def _byte_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+    low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
+    return [(2.0**k, re.sub("<[^>]*>", "", str(size(2**k)).split('<span class="full">')[0])) for k in range(low, high + 1) if k % 5 == 0]
+
+
+def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, str]) -> Markup | None:
+    """Cache of one sequence against its length, every model up to its own context."""
+    series = {
+        labels[name]: [(T, kv_cache.cache_bytes(spec, 1, T, CACHE_DTYPE, "needed")) for T in powers(16, spec.context)]
+        for name, spec in specs.items()
+        if spec.context >= 16
+    }
+    if not series:
+        return None
+    points = [point for line in series.values() for point in line]
+    longest = {label: line[-1] for label, line in series.items()}
+    return pictures.lines(
+        "picture-cache",
+        "Key/value cache against context",
+        "Bytes of keys and values of one sequence in bf16 against its length, one line a model, up to the model's context: "
+        + "; ".join(f"{label} {short(size_ / 2**20, 3)} MiB at {short(T)} tokens" for label, (T, size_) in longest.items())
+        + ".",
+        series,
+        x_label="tokens in the sequence",
+        y_label="cache of one sequence, bf16",
+        x_scale="log",
+        y_scale="log",
+        x_ticks=_ticks([x for x, _ in points]),
+        y_ticks=_byte_ticks([y for _, y in points]),
+    )
+
+
+def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], longest: int = 131072) -> Markup | None:
+    """Share of attention's own products (scores and weighted values) in the forward pass against the length."""
+    lengths = powers(64, longest)
+
+    def share(spec: ModelSpec, T: int) -> float:
+        products = matmul.products(spec, 1, T, T, "prefill", "full")
+        own = sum(p.flops for p in products if p.component in ("attention.scores", "attention.values"))
+        return own / sum(p.flops for p in products)
+
+    series = {labels[name]: [(T, 100 * share(spec, T)) for T in lengths] for name, spec in specs.items()}
+    if not series:
+        return None
+    at = {label: dict(line)[4096] for label, line in series.items()}
+    return pictures.lines(
+        "picture-attention-share",
+        "Attention’s own share of the work",
+        "Percentage of the forward pass’s FLOPs spent on scores and weighted values, against the length of the sequence, "
+        "continued past each model’s context; at 4,096 tokens: "
+        + "; ".join(f"{label} {short(value, 3)} %" for label, value in at.items())
+        + ".",
+        series,
+        x_label="tokens in the sequence",
+        y_label="QKᵀ and weighted values, % of forward FLOPs",
+        x_scale="log",
+        x_ticks=_ticks(lengths),
+        bottom=0,
+        top=100,
+    )
+
+
+def parameters_by_part(summary: Rows, labels: Mapping[str, str]) -> Markup | None:
+    """Each model's parameters cut into the parts of the model."""
+    shares = {
+        labels.get(row["model"], row["model"]): {part: row["parts"].get(part, 0) for part in PARTS} for row in summary
+    }
+    if not shares:
+        return None
+    text = "; ".join(
+        f"{label}: " + ", ".join(f"{part} {100 * n / max(1, sum(row.values())):.1f} %" for part, n in row.items() if n)
+        for label, row in shares.items()
+    )
+    return pictures.stacked_shares(
+        "picture-parameters", "Parameters by part of the model", text + ".", shares, "parameters"
+    )
+
+
+def rotation_error(rows: Rows) -> Markup | None:
+    """Largest error of cosine and sine against position, by precision and base."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        found = keys(row["case"])
+        if row["claim"] == "B4.4" and row["leg"] == "floating" and {"position", "base", "d_h", "dtype"} <= set(found):
+            label = f"{found['dtype']}, base {short(int(float(found['base'])))}"
+            series.setdefault(label, []).append((float(found["position"]), row["measured"]))
+    # One width: the widest; several widths differ by less than the line is thick.
+    series = {label: sorted({x: max(y for p, y in points if p == x) for x, _ in points}.items()) for label, points in series.items()}
+    series = {label: points for label, points in series.items() if len(points) > 2}
+    if not series:
+        return None
+    xs = [x for points in series.values() for x, _ in points]
+    return pictures.lines(
+        "picture-rotation-error",
+        "Error of the rotation against position",
+        "Largest error of cos and sin of the rotary angle, computed in each precision, against the position; the error grows "
+        "in proportion to the position until the angle is lost altogether: "
+        + "; ".join(f"{label}: {short(points[-1][1], 3)} at {short(int(points[-1][0]))}" for label, points in series.items())
+        + ".",
+        series,
+        x_label="position in tokens",
+        y_label="largest error of cos and sin",
+        x_scale="log",
+        y_scale="log",
+        x_ticks=_ticks(xs),
+    )
+
+
+def saturation(rows: Rows) -> Markup | None:
+    """Mean largest attention probability against d_k, scaled and unscaled."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        found = keys(row["case"])
+        quantity = row["quantity"].lower()
+        if row["claim"] == "A4.3" and "probability" in quantity and "d_k" in found and "differ" not in quantity:
+            text = f"{row['case']} {quantity}".lower()
+            label = "q·k unscaled" if "unscaled" in text else "q·k / √d_k"
+            series.setdefault(label, []).append((float(found["d_k"]), row["measured"]))
+    series = {label: sorted(dict(points).items()) for label, points in series.items() if len(points) > 2}
+    if not series:
+        return None
+    return pictures.lines(
+        "picture-saturation",
+        "Saturation of the softmax against d_k",
+        "Mean over rows of the largest attention probability, against the width of a head: "
+        + "; ".join(f"{label} from {short(points[0][1], 3)} to {short(points[-1][1], 3)}" for label, points in series.items())
+        + ".",
+        series,
+        x_label="width of a head, d_k",
+        y_label="mean largest probability of a row",
+        x_scale="log",
+        x_ticks=_ticks([x for points in series.values() for x, _ in points]),
+        marks=True,
+        bottom=0,
+        top=1,
+    )
+
+
+def head_contributions(rows: Rows) -> Markup | None:
+    """Norm of each head's contribution and its cosine to the whole output."""
+    groups: dict[str, list[tuple[str, float]]] = {"norm": [], "cosine": []}
+    for row in rows:
+        found = keys(row["case"])
+        for kind in groups:
+            if row["claim"] == "A2.3" and kind in row["quantity"].lower() and "head" in found and row["leg"] != "control":
+                groups[kind].append((found["head"], row["measured"]))
+    groups = {kind: pairs for kind, pairs in groups.items() if len(pairs) > 1}
+    if not groups:
+        return None
+    text = "; ".join(f"{kind}: " + ", ".join(f"head {head} {short(v, 3)}" for head, v in pairs) for kind, pairs in groups.items())
+    titles = {"norm": "norm of the head’s contribution", "cosine": "cosine to the whole output"}
+    return pictures.bars(
+        "picture-heads", "What each head contributes to one output", text + ".", groups, y_labels=[titles[kind] for kind in groups]
+    )
+
+
+def pictures_of_rows(verification: Mapping[str, Rows]) -> dict[str, Markup]:
+    """Pictures that belong to a claim, by its id."""
+    rows = [row for table in verification.values() for row in table]
+    found = {"A2.3": head_contributions(rows), "A4.3": saturation(rows), "B4.4": rotation_error(rows)}
+    return {claim: picture for claim, picture in found.items() if picture}
+
+
+def pictures_of_models(
+    specs: Mapping[str, ModelSpec], labels: Mapping[str, str], parameters: Rows
+) -> dict[str, Markup]:
+    """Pictures of the ledgers' section."""
+    found = {
+        "parameters": parameters_by_part(parameters, labels),
+        "cache": cache_against_context(specs, labels),
+        "share": attention_share(specs, labels),
+    }
+    return {name: picture for name, picture in found.items() if picture}
+
+
+def experiments(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the page shows of E1 and E2: the printed case, a summary by precision, and pictures."""
+
+    def inputs(name: str) -> Mapping[str, Any]:
+        return (provenance.get(f"results/experiment/{name}.parquet", {}).get("settings") or {}).get("printed") or {}
+
+    rope, softmax = experiment.get("rope_dot_product", []), experiment.get("blocked_softmax", [])
+    states = experiment.get("blocked_softmax_states", [])
+    return {
+        "rope": _experiment(rope, inputs("rope_dot_product")) | {"picture": _rotations(inputs("rope_dot_product"))},
+        "softmax": _experiment(softmax, inputs("blocked_softmax"))
+        | {"states": states, "picture": _states(states, softmax)},
+        "margins": {
+            "rope": _margins("picture-rope-margin", rope, "pairing"),
+            "softmax": _margins("picture-softmax-margin", softmax, "pass"),
+        },
+    }
+
+
+def _experiment(rows: Rows, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    printed = [row for row in rows if str(row["case"]).startswith("printed")]
+    return {
+        "inputs": inputs,
+        "printed": printed,
+        "cases": len(rows),
+        "outside": sum(not row["holds"] for row in rows),
+        "dtypes": [
+            {
+                "dtype": dtype,
+                "cases": len(own),
+                "difference": max((row["difference"] for row in own if row["difference"] is not None), default=None),
+                "ratio": max((_ratio(row) for row in own), default=None),
+                "outside": sum(not row["holds"] for row in own),
+            }
+            for dtype, own in by(rows, "dtype").items()
+        ],
+    }
+
+
+def _ratio(row: Mapping[str, Any]) -> float:
+    if row.get("ratio") is not None:
+        return float(row["ratio"])
+    bound, difference = row["bound"], row["difference"]
+    return difference / bound if bound and difference is not None and math.isfinite(bound) else 0.0
+
+
+def _margins(name: str, rows: Rows, group: str) -> Markup | None:
+    points = [(str(row["dtype"]), _ratio(row), str(row[group])) for row in rows]
+    if not points:
+        return None
+    groups = list(dict.fromkeys(member for _, _, member in points))
+    largest = max(ratio for _, ratio, _ in points)
+    return pictures.dots(
+        name,
+        "Measured error over its bound",
+        f"Each of {len(points):,} cases as a dot: its error divided by the bound computed beforehand, by precision. "
+        f"The largest is {short(largest, 3)}; a case outside its bound would lie right of 1.",
+        points,
+        x_label="error / bound (zero drawn at the left edge)",
+        limit=1,
+        groups=groups,
+    )
+
+
+def _rotations(inputs: Mapping[str, Any]) -> Markup | None:
+    needed = ("q", "k", "frequency", "m", "n", "shift", "equal_angle")
+    if not all(key in inputs for key in needed):
+        return None
+    q, k, omega, m, n, shift, angle = (inputs[key] for key in needed)
+    views = [
+        (f"positions {m} and {n}", m * omega, n * omega),
+        (f"both shifted by {shift}", (m + shift) * omega, (n + shift) * omega),
+        (f"both at angle {angle}", angle, angle),
+    ]
+    return pictures.rotations(
+        "picture-rope",
+        "q and k turned in the plane",
+        f"The vectors q = {tuple(q)} and k = {tuple(k)}: turned to positions {m} and {n}; both moved by {shift}, where "
+        "the angle between them is the same; and both turned by one angle, where it is as without rotation.",
+        q,
+        k,
+        views,
+    )
+
+
+def _states(states: Rows, rows: Rows) -> Markup | None:
+    if not states:
+        return None
+    ordered = sorted(states, key=lambda row: row["block"])
+    outputs = [row["numerator"] / row["denominator"] if row["denominator"] else math.nan for row in ordered]
+    printed = [row for row in rows if row["case"] == "printed" and row["pass"] == "forward"]
+    goal = printed[0]["reference"] if printed else None
+    columns = [
+        ("running maximum m", [row["maximum"] for row in ordered], None),
+        ("denominator a", [row["denominator"] for row in ordered], None),
+        ("numerator o", [row["numerator"] for row in ordered], None),
+        ("output so far, o / a", outputs, goal),
+    ]
+    return pictures.panels(
+        "picture-softmax",
+        "State after each block",
+        "; ".join(
+            f"after [{row['begin']}, {row['end']}): m {short(row['maximum'])}, a {short(row['denominator'], 6)}, "
+            f"o {short(row['numerator'], 6)}"
+            for row in ordered
+        )
+        + ".",
+        columns,
+        [f"[{row['begin']}, {row['end']})" for row in ordered],
+    )

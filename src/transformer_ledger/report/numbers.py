@@ -1,0 +1,92 @@
+"""Numbers as people read them: grouped, with as many digits as they carry, and the exact value never lost."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_MINUS = str.maketrans("-", "−")
+EXACT_BELOW = 10**10  # an integer of at most ten digits is shown as it is
+
+
+def grouped(value: int) -> str:
+    """12345678 → 12,345,678, with a real minus sign."""
+    return f"{value:,}".translate(_MINUS)
+
+
+def scientific(value: float | int | Fraction, digits: int = 4) -> str:
+    """6300000…0 → 6.300 × 10²⁴, `digits` significant digits."""
+    mantissa, _, exponent = f"{float(value):.{digits - 1}e}".partition("e")
+    return f"{mantissa.translate(_MINUS)} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def short(value: Any, digits: int = 5) -> str:
+    """A number in few characters: small integers grouped, others to `digits` significant digits."""
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return grouped(value) if abs(value) < EXACT_BELOW else scientific(value, digits)
+    value = float(value)
+    if not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "−∞"}.get(value, "undefined (NaN)")
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e7:
+        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text).translate(_MINUS)
+    return scientific(value, min(digits, 3))
+
+
+def exact(value: Any) -> str:
+    """The value itself: every digit of an integer, the shortest text that gives a float back."""
+    if value is None:
+        return "—"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return grouped(value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def number(value: Any, digits: int = 5) -> Markup:
+    """A number for reading and its exact value, of which the page shows one (`Exact figures`)."""
+    if value is None:
+        return Markup('<span class="none">—</span>')
+    brief, full = short(value, digits), exact(value)
+    if brief == full:
+        return Markup('<span class="n">{}</span>').format(brief)
+    return Markup('<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>').format(
+        brief, full
+    )
+
+
+def size(value: int | None) -> Markup:
+    """Bytes as GiB, MiB or KiB (powers of 1,024), the bytes themselves as the exact value."""
+    if value is None:
+        return number(None)
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(value) >= 1 << power:
+            brief = f"{short(value / (1 << power), 4)} {unit}"
+            full = f"{grouped(value)} bytes"
+            return Markup(
+                '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
+            ).format(brief, full)
+    return Markup('<span class="n">{} bytes</span>').format(grouped(value))
+
+
+def percent(value: float | Fraction, digits: int = 3) -> str:
+    """A ratio as a percentage with its sign."""
+    return f"{float(value) * 100:+.{digits}g} %".translate(_MINUS)
+
+
+def anchor(*parts: str) -> str:
+    """A stable, URL-safe id out of names."""
+    joined = "-".join(parts).lower()
+    return "".join(character if character.isascii() and (character.isalnum() or character in ".-") else "-" for character in joined)
+
+
+__all__ = ["anchor", "escape", "exact", "grouped", "number", "percent", "scientific", "short", "size"]

@@ -1,0 +1,507 @@
+"""The page: every table, picture, formula and claim in one self-contained HTML file.
+
+It reads its input tables and settings alone: no clock, no path, no network. Whatever comes from them is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from transformer_ledger import symbolic
+from transformer_ledger.claims import text_a, text_b
+from transformer_ledger.claims.claim import VERDICTS
+from transformer_ledger.formulas import architecture, training_compute, training_state
+from transformer_ledger.formulas import kv_cache as kv_cache_formulas
+from transformer_ledger.formulas import matmul as matmul_formulas
+from transformer_ledger.formulas import parameters as parameters_formulas
+from transformer_ledger.ledger import kv_cache, matmul, parameters
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.notation import SYMBOLS
+from transformer_ledger.report import figures, numbers, whatif
+from transformer_ledger.report.data import columns_of, encoded
+from transformer_ledger.summary import surprises
+from transformer_ledger.tables import by
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+Tables = Mapping[str, Rows]
+
+TITLES = {"A": text_a.TITLE, "B": text_b.TITLE}
+FORMULA_MODULES = (
+    parameters_formulas,
+    training_state,
+    kv_cache_formulas,
+    matmul_formulas,
+    training_compute,
+    architecture,
+)
+MARKS = {
+    "confirmed": "✓",
+    "conditional": "◐",
+    "refuted": "✗",
+    "not reproducible": "≈",
+    "not settled": "○",
+    "not applicable": "–",
+}
+MEANINGS = {
+    "confirmed": "holds as stated",
+    "conditional": "holds under a condition that the text omits",
+    "refuted": "does not hold; the right value is given",
+    "not reproducible": "the property holds, the printed digits depend on an unpublished start",
+    "not settled": "not measured, or a control did not break it",
+    "not applicable": "the settings were edited away from the printed ones",
+}
+GROUPS = {
+    "token_embedding": "embeddings",
+    "position_embedding": "embeddings",
+    "embedding_projection": "embeddings",
+    "attention": "attention",
+    "feedforward": "feed-forward",
+    "shared_feedforward": "feed-forward",
+    "head": "head",
+    "head_projection": "head",
+}
+"""Part of the model that a ledger's component belongs to; the rest are norms, routers and gates."""
+
+
+def group(component: str) -> str:
+    """The part of the model that a component belongs to."""
+    return GROUPS.get(component.split(".")[0], "norms, routers")
+
+
+def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
+    """The models' descriptions by name."""
+    return {name: ModelSpec.from_json(model["spec"]) for name, model in models.items()}
+
+
+def parameters_summary(rows: Rows, models: Mapping[str, ModelSpec]) -> list[dict[str, Any]]:
+    """One row a model: totals, parts and the rule 12Ld² + Vd against the exact count."""
+    out = []
+    for model, own in by(rows, "model").items():
+        total = sum(row["parameters"] for row in own)
+        parts: Counter[str] = Counter()
+        for row in own:
+            parts[group(row["component"])] += row["parameters"]
+        spec = models.get(model)
+        rule = training_compute.rule_parameters(spec.depth, spec.d_model, spec.vocabulary) if spec else None
+        counted = [row for row in own if row["executed"] is not None]
+        out.append(
+            {
+                "model": model,
+                "parameters": total,
+                "active": sum(row["active_parameters"] for row in own),
+                "parts": dict(parts),
+                "rule": rule,
+                "missed": None if rule is None else total - rule,
+                "error": None if rule is None or not total else (total - rule) / total,
+                "compared": len(counted),
+                "differ": sum(row["difference"] != 0 for row in counted),
+            }
+        )
+    return out
+
+
+def state_summary(rows: Rows) -> dict[str, Any]:
+    """Recipes with their items, and bytes of each model under each recipe."""
+    recipes: dict[str, dict[str, tuple[str, float]]] = {}
+    sums: dict[str, dict[str, list[int]]] = {}
+    for row in rows:
+        recipes.setdefault(row["recipe"], {}).setdefault(row["item"], (row["dtype"], row["bytes_per_parameter"]))
+        cell = sums.setdefault(row["model"], {}).setdefault(row["recipe"], [0, 0])
+        cell[0] += row["bytes"]
+        cell[1] += row["bytes_per_device"]
+    items = list(dict.fromkeys(item for held in recipes.values() for item in held))
+    devices = {row["recipe"]: row["devices"] for row in rows}
+    return {"recipes": recipes, "items": items, "models": sums, "devices": devices}
+
+
+def cache_summary(rows: Rows) -> dict[str, Any]:
+    """One row a model: bytes a token and at each workload, in the first cache dtype, what attention needs."""
+    dtype = rows[0]["dtype"] if rows else ""
+    needed = [row for row in rows if row["dtype"] == dtype and row["policy"] == "needed"]
+    loads = {row["workload"]: (row["batch"], row["context"]) for row in sorted(needed, key=lambda r: (r["batch"], r["context"]))}
+    models = {
+        model: {
+            "kv_heads": own[0]["kv_heads"],
+            "head_dim": own[0]["head_dim"],
+            "ratio": own[0]["ratio_to_mha"],
+            "bytes_per_token": own[0]["bytes_per_token"],
+            "at": {row["workload"]: row["bytes"] for row in own},
+        }
+        for model, own in by(needed, "model").items()
+    }
+    return {"dtype": dtype, "workloads": loads, "models": models}
+
+
+def matmul_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One row a model and workload: totals of the phases, and attention's own share of the prefill."""
+    out = []
+    for (model, workload), own in by(rows, "model", "workload").items():
+        def total(phase: str, convention: str = "full", parts: Iterable[str] = (), own: Rows = own) -> int | None:
+            chosen = [
+                row["flops"]
+                for row in own
+                if row["phase"] == phase and row["convention"] == convention and (not parts or row["component"] in parts)
+            ]
+            return sum(chosen) if chosen else None
+
+        prefill, inner = total("prefill"), total("prefill", parts=("attention.scores", "attention.values"))
+        out.append(
+            {
+                "model": model,
+                "workload": workload,
+                "batch": own[0]["batch"],
+                "context": own[0]["context"],
+                "prefill": prefill,
+                "causal": total("prefill", "causal-exact"),
+                "decode": total("decode"),
+                "train": total("train"),
+                "share": inner / prefill if prefill and inner is not None else None,
+            }
+        )
+    return out
+
+
+def agreement_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One row an implementation and quantity: totals compared, models, and how many differ."""
+    return [
+        {
+            "implementation": implementation,
+            "quantity": quantity,
+            "models": len({row["model"] for row in own}),
+            "compared": len(own),
+            "differ": sum(row["difference"] != 0 for row in own),
+        }
+        for (implementation, quantity), own in by(rows, "implementation", "quantity").items()
+    ]
+
+
+def models_summary(models: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a model: its architecture and what it costs, from the ledgers' functions."""
+    out = []
+    for name, spec in specs(models).items():
+        kinds = spec.kinds()
+        main = max(kinds, key=lambda pair: pair[0])[1]
+        attention, feedforward = main.attention, main.feedforward
+        every, active = parameters.totals(spec)
+        T = min(spec.context, 4096)
+        forward = matmul.total(spec, 1, T, "prefill")
+        out.append(
+            {
+                "model": name,
+                "label": models[name].get("label") or name,
+                "notes": _notes(models[name].get("notes")),
+                "layers": spec.depth,
+                "kinds": len(kinds),
+                "d": spec.d_model,
+                "h": attention.heads,
+                "h_kv": attention.kv_heads,
+                "d_h": attention.head_dim,
+                "latent": attention.latent.kv_rank + attention.latent.rope_dim if attention.latent else None,
+                "window": attention.window,
+                "f": feedforward.width,
+                "experts": f"{feedforward.experts_per_token} of {feedforward.experts}" if feedforward.experts else None,
+                "feedforward": feedforward.kind,
+                "norm": {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}.get(spec.norm, spec.norm),
+                "positions": {"rope": "RoPE"}.get(spec.positions, spec.positions),
+                "vocabulary": spec.vocabulary,
+                "context": spec.context,
+                "tied": spec.tied_head,
+                "parameters": every,
+                "active": active,
+                "cache": kv_cache.cache_bytes(spec, 1, T, "bf16", "needed"),
+                "forward": forward,
+                "per_token": forward / T,
+                "length": T,
+            }
+        )
+    return out
+
+
+def _notes(notes: Any) -> list[str]:
+    return [] if not notes else [notes] if isinstance(notes, str) else [str(note) for note in notes]
+
+
+def example_numbers(models: Mapping[str, Any], training_runs: Mapping[str, Any], wanted: str | None) -> tuple[str, dict[str, Any]]:
+    """(model, value of every symbol that it and its first training run give), for the numbers beside the formulas."""
+    if not models:
+        return "", {}
+    name = wanted if wanted in models else next(iter(models))
+    spec = specs(models)[name]
+    every, active = parameters.totals(spec)
+    T = min(spec.context, 4096)
+    values: dict[str, Any] = {**whatif.sizes(spec), "B": 1, "T": T, "S": T, "b": 2, "N": every, "n": parameters.tensor_count(spec)}
+    if "d_h" in values:
+        values |= {"d_v": values["d_h"], "g": values["h"] // values["h_kv"]}
+    run = next((run for run in training_runs.values() if run.get("model") == name), {})
+    keys = {"D": "tokens", "G": "devices", "R": "flops_per_second_per_device", "W": "published_device_hours"}
+    values |= {symbol: run[key] for symbol, key in keys.items() if run.get(key)}
+    return name, values
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | None) -> list[dict[str, Any]]:
+    """Every formula by module: typeset, with its unit, meaning, source and the number it gives for `values`."""
+    out = []
+    for module in FORMULA_MODULES:
+        name = module.__name__.rsplit(".", 1)[1]
+        entries = []
+        for function_name, function in vars(module).items():
+            if not hasattr(function, "__wrapped__") or function.__module__ != module.__name__:
+                continue
+            entries.append(_formula(name, function_name, function, values, forward, rule))
+        text = inspect.getdoc(module) or ""
+        lead, _, source = text.partition("\n\n")
+        out.append({"module": name, "lead": lead, "source": source.replace("\n", " "), "entries": entries})
+    return out
+
+
+def _formula(
+    module: str, name: str, function: Callable[..., Any], values: Mapping[str, Any], forward: int | None, rule: int | None
+) -> dict[str, Any]:
+    document = inspect.getdoc(function) or ""
+    unit = re.search(r"\[([^\]]*)\]\s*$", document)
+    given = {**values, "F": rule if name in ("seconds", "implied_rate") else forward}
+    asked = list(inspect.signature(function).parameters)
+    value = None
+    if all(given.get(symbol) is not None for symbol in asked):
+        try:
+            value = _whole(function(**{symbol: given[symbol] for symbol in asked}))
+        except ArithmeticError:  # a quotient that is no integer for this model
+            value = None
+    try:
+        typeset = Markup(symbolic.mathml(symbolic.as_written(function)))
+        tex = symbolic.latex(symbolic.as_written(function))
+    except NotImplementedError:
+        typeset, tex = Markup("<code>{}</code>").format(name), ""
+    return {
+        "id": numbers.anchor("formula", module, name),
+        "name": name,
+        "mathml": typeset,
+        "latex": tex,
+        "unit": unit[1] if unit else "",
+        "meaning": document[: unit.start()].strip() if unit else document,
+        "arguments": asked,
+        "value": value,
+    }
+
+
+def claims_shown(claims: Rows) -> list[dict[str, Any]]:
+    """The claims by text and by section of the text."""
+    out = []
+    for source, own in by(claims, "source").items():
+        sections = [
+            {"section": section, "id": numbers.anchor("section", source, section), "claims": rows}
+            for section, rows in by(own, "section").items()
+        ]
+        out.append({"source": source, "title": TITLES.get(source, source), "sections": sections, "claims": own})
+    return out
+
+
+def cases_data(verification: Tables, limit: int) -> dict[str, dict[str, Any]]:
+    """For each claim its measured cases as an encoded table; of more than `limit`, the decisive ones and an even sample."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for rows in verification.values():
+        for row in rows:
+            grouped.setdefault(row["claim"], []).append(_case(row))
+    out = {}
+    for claim, rows in grouped.items():
+        kept = rows
+        if len(rows) > limit:
+            decisive = [i for i, row in enumerate(rows) if row["leg"] == "control" or row["headline"] or not row["holds"]]
+            rest = [i for i in range(len(rows)) if i not in set(decisive)]
+            room = max(0, limit - len(decisive))
+            sample = {rest[i * len(rest) // room] for i in range(room)} if room and rest else set()
+            kept = [rows[i] for i in sorted({*decisive[:limit], *sample})]
+        out[claim] = encoded(kept, columns_of("cases")) | {"total": len(rows)}
+    return out
+
+
+def _case(row: Row) -> dict[str, Any]:
+    expected = row["expected_exact"] if row["expected_exact"] is not None else row["expected"]
+    if row["relation"] == "in":
+        expected = f"[{numbers.short(row['lower'], 6)}, {numbers.short(row['upper'], 6)}]"
+    relation = "differing bits" if row["relation"] == "bitwise" else row["relation"]
+    measured = row["measured_exact"] if row["measured_exact"] is not None else row["measured"]
+    return {
+        **{key: row[key] for key in ("leg", "scope", "backend", "case", "quantity", "unit", "bound_source", "holds", "headline")},
+        "measured": measured,
+        "relation": relation,
+        "expected": expected,
+    }
+
+
+def differences(ledger: Tables) -> tuple[int, int]:
+    """(ledger rows that differ from the executed model, rows compared with one)."""
+    compared = [row for rows in ledger.values() for row in rows if row.get("difference") is not None]
+    return sum(row["difference"] != 0 for row in compared), len(compared)
+
+
+def full_tables(kinds: Mapping[str, Tables], limit: int) -> dict[str, dict[str, Any]]:
+    """Every table that the page holds in full, encoded, by its name in results/."""
+    out = {}
+    for kind, tables in kinds.items():
+        for stem, rows in tables.items():
+            if rows:
+                name = f"{kind}/{stem}"
+                out[name] = encoded(rows[:limit], columns_of(name, rows)) | {"total": len(rows)}
+    return out
+
+
+def policy(scripts: Iterable[str]) -> str:
+    """A Content-Security-Policy that runs these scripts only and fetches nothing."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("transformer_ledger.report", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "anchor": numbers.anchor,
+        "number": numbers.number,
+        "percent": lambda value, digits=3: "—" if value is None else numbers.percent(value, digits),
+        "short": numbers.short,
+        "size": numbers.size,
+        "math": lambda name: Markup(f"<math>{symbolic.identifier(name)}</math>"),
+    }
+    return environment
+
+
+def _file(name: str) -> str:
+    return resources.files("transformer_ledger.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def compute(
+    *,
+    models: Mapping[str, Any] | None = None,
+    workloads: Mapping[str, Any] | None = None,
+    training_runs: Mapping[str, Any] | None = None,
+    recipes: Mapping[str, Any] | None = None,
+    cache_dtypes: Sequence[str] | None = None,
+    report: Mapping[str, Any] | None = None,
+    claims: Tables | None = None,
+    verification: Tables | None = None,
+    ledger: Tables | None = None,
+    experiment: Tables | None = None,
+    timing: Tables | None = None,
+    provenance: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
+    """The page's HTML. Every argument may be missing or empty; what rests on it is then left out or said to be missing."""
+    models, recipes, report = models or {}, recipes or {}, report or {}
+    verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
+    provenance, training_runs = provenance or {}, training_runs or {}
+    rows = list((claims or {}).get("claims", []))
+    described = specs(models)
+    labels = {name: model.get("label") or name for name, model in models.items()}
+    differ, compared = differences(ledger)
+    held = [row for table in experiment.values() for row in table if row.get("holds") is not None]
+    broken = [row for table in verification.values() for row in table if row["leg"] == "control"]
+
+    summaries = {
+        "parameters": parameters_summary(ledger.get("parameters", []), described),
+        "state": state_summary(ledger.get("training_state", [])),
+        "cache": cache_summary(ledger.get("kv_cache", [])),
+        "matmul": matmul_summary(ledger.get("matmul", [])),
+        "training": list(ledger.get("training_compute", [])),
+        "agreement": agreement_summary(ledger.get("agreement", [])),
+    }
+    start = report.get("whatif", {})
+    example, values = example_numbers(models, training_runs, start.get("model"))
+    forward = matmul.total(described[example], values["B"], values["T"], "prefill") if example else None
+    rule = training_compute.rule_flops(parameters.totals(described[example])[1], values["D"]) if "D" in values else None
+    limit = report.get("rows_per_table", 3000)
+    data = {
+        "tables": full_tables({"ledger": ledger, "experiment": experiment, "timing": timing}, limit),
+        "cases": cases_data(verification, report.get("cases_per_claim", 200)),
+        "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
+        "whatif": {
+            "models": whatif.starting_points(models),
+            "recipes": list(recipes),
+            "dtypes": whatif.dtypes(list(cache_dtypes or [])),
+            "start": start,
+        },
+    }
+    scripts = [whatif.script(models, recipes), _file("script.js")]
+    return _environment().get_template("page.html.j2").render(
+        title=report.get("title", "Transformer Ledger"),
+        titles=TITLES,
+        style=Markup(_file("style.css")),
+        scripts=[Markup(text) for text in scripts],
+        policy=policy(scripts),
+        data=Markup(whatif.quoted(data)),
+        tables=data["tables"],
+        case_totals={claim: table["total"] for claim, table in data["cases"].items()},
+        claims=rows,
+        counts=[(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS],
+        marks=MARKS,
+        meanings=MEANINGS,
+        texts=claims_shown(rows),
+        surprises=surprises(rows, verification, ledger)
+        + [f"experiment {name}: {row['case']} is outside its bound" for name, t in experiment.items() for row in t if row.get("holds") is False],
+        differ=differ,
+        compared=compared,
+        held=len(held),
+        outside=sum(not row["holds"] for row in held),
+        controls=len(broken),
+        unbroken=sum(not row["holds"] for row in broken),
+        summaries=summaries,
+        experiments=figures.experiments(experiment, provenance),
+        pictures=figures.pictures_of_models(described, labels, summaries["parameters"]),
+        claim_pictures=figures.pictures_of_rows(verification),
+        labels=labels,
+        models=models_summary(models),
+        formulas=formulas_shown(values, forward, rule),
+        symbols=SYMBOLS,
+        example=example,
+        values=values,
+        timing=timing,
+        provenance=provenance_shown(provenance),
+        packages=_packages(provenance),
+        has_whatif=bool(models and recipes),
+    )
+
+
+def provenance_shown(provenance: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row an output: its path, job, and the digests of its spec and sources."""
+    return [
+        {
+            "path": path,
+            "digest": str(metadata.get("digest", "")),
+            "sources": _digest(metadata.get("sources")),
+            "inputs": len(metadata.get("inputs") or ()),
+        }
+        for path, metadata in sorted(provenance.items())
+    ]
+
+
+def _digest(sources: Any) -> str:
+    return sources if isinstance(sources, str) else hashlib.sha256(whatif.quoted(sources).encode()).hexdigest() if sources else ""
+
+
+def _packages(provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for metadata in provenance.values():
+        packages = metadata.get("packages")
+        found |= packages if isinstance(packages, Mapping) else {}
+    return dict(sorted(found.items()))

@@ -1,0 +1,353 @@
+"""The page's pictures: matplotlib draws, the page's style sheet colours.
+
+Every colour is a placeholder that becomes a CSS variable, so one picture serves both themes and print. Text stays text.
+The same data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from transformer_ledger.report.numbers import short
+
+INK, SOFT, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
+SERIES = tuple(f"#0a0c{index:02d}" for index in range(1, 9))
+_VARIABLES = {INK: "--ink", SOFT: "--soft", RULE: "--rule", PAPER: "--paper"} | {
+    colour: f"--series-{index}" for index, colour in enumerate(SERIES, 1)
+}
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "transformer-ledger",
+    "font.size": 8.5,
+    "font.family": "DejaVu Sans",
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.5,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "lines.linewidth": 1.5,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+def style() -> Any:
+    """Context in which the pictures are drawn: matplotlib's own defaults, whatever a user's matplotlibrc says, then ours."""
+    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE})
+
+
+def svg(figure: Figure, name: str, title: str, description: str) -> Markup:
+    """`figure` as inline SVG with the accessible name `title` and `description`; ids begin with `name`."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None
+    text = text[text.index(">", text.index("<svg")) + 1 :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # groups are never referred to
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    text = text.replace("xlink:href", "href")
+    text = re.sub(r"font: (?:(\d+) )?([\d.]+)px [^;\"]*", _font, text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    text = re.sub(r"\s*\n\s*", "\n", text)
+    head = (
+        f'<svg class="picture" id="{name}" viewBox="{box[1]}" role="img" aria-labelledby="{name}-title {name}-desc">'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
+    )
+    return Markup(head + text)
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = f"font-weight: {match[1]}; " if match[1] else ""
+    return f"{weight}font-size: {match[2]}px"
+
+
+def _spread(positions: Sequence[float], gap: float) -> list[float]:
+    """`positions` moved as little as needed, in order, until neighbours are `gap` apart."""
+    order = sorted(range(len(positions)), key=lambda index: positions[index])
+    groups: list[tuple[float, list[int]]] = []  # (centre, members)
+    for index in order:
+        groups.append((positions[index], [index]))
+        while len(groups) > 1:
+            (below, left), (above, right) = groups[-2:]
+            if above - below >= gap * (len(left) + len(right)) / 2:
+                break
+            members = left + right
+            groups[-2:] = [(sum(positions[member] for member in members) / len(members), members)]
+    out = [0.0] * len(positions)
+    for centre, members in groups:
+        for place, member in enumerate(members):
+            out[member] = centre + gap * (place - (len(members) - 1) / 2)
+    return out
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
+    """Names of lines beside their right ends (label, x, y, colour), moved apart where they would touch."""
+    height = axes.get_position().height * axes.get_figure().get_size_inches()[1] * 72  # type: ignore[union-attr]
+    places = axes.transData.transform([(x, y) for _, x, y, _ in ends])
+    inside = [float(axes.transAxes.inverted().transform(place)[1]) for place in places]
+    for (label, _, y, colour), where in zip(ends, _spread(inside, 11 / height), strict=True):
+        axes.annotate(
+            label,
+            xy=(1.0, where),
+            xycoords="axes fraction",
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+def lines(
+    name: str,
+    title: str,
+    description: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_scale: str = "linear",
+    y_scale: str = "linear",
+    x_ticks: Sequence[tuple[float, str]] = (),
+    y_ticks: Sequence[tuple[float, str]] = (),
+    marks: bool = False,
+    guides: Sequence[tuple[float, str]] = (),
+    bottom: float | None = None,
+    top: float | None = None,
+) -> Markup:
+    """Line chart, one line a series with its name at its end; guides are named horizontal lines."""
+    with style():
+        figure = Figure(figsize=(6.6, 3.5))
+        axes = figure.add_axes((0.105, 0.14, 0.655, 0.77))
+        axes.set_xscale(x_scale)
+        axes.set_yscale(y_scale)
+        ends = []
+        for index, (label, points) in enumerate(series.items()):
+            points = [(x, y) for x, y in points if math.isfinite(y) and (y_scale == "linear" or y > 0)]
+            if not points:
+                continue
+            colour = SERIES[index % len(SERIES)]
+            axes.plot(
+                *zip(*points, strict=True),
+                color=colour,
+                linestyle=DASHES[(index // len(SERIES) + index) % len(DASHES)],
+                marker="o" if marks else None,
+                markersize=3.2,
+            )
+            ends.append((label, *points[-1], colour))
+        for value, label in guides:
+            axes.axhline(value, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
+            axes.annotate(
+                label, xy=(0, value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points", color=SOFT
+            )
+        if bottom is not None or top is not None:
+            axes.set_ylim(bottom=bottom, top=top)
+        if x_ticks:
+            axes.set_xticks([x for x, _ in x_ticks], [text for _, text in x_ticks])
+            axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        if y_ticks:
+            axes.set_yticks([y for y, _ in y_ticks], [text for _, text in y_ticks])
+            axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        elif y_scale == "log":
+            axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: _power(value)))
+        axes.set_xlabel(x_label)
+        axes.set_title(y_label)
+        figure.canvas.draw()
+        _label_ends(axes, ends)
+        return svg(figure, name, title, description)
+
+
+def _power(value: float) -> str:
+    exponent = round(math.log10(value)) if value > 0 else 0
+    return f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def stacked_shares(
+    name: str, title: str, description: str, shares: Mapping[str, Mapping[str, int]], unit: str
+) -> Markup:
+    """Horizontal bars of equal length, one for each outer key, cut into the shares of its parts; totals at the right."""
+    parts = list(dict.fromkeys(part for row in shares.values() for part in row))
+    with style():
+        height = 0.62 + 0.27 * len(shares)
+        figure = Figure(figsize=(6.6, height))
+        axes = figure.add_axes((0.19, 0.02, 0.655, 1 - 0.42 / height - 0.02))
+        axes.grid(False)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        axes.tick_params(length=0)
+        labels = list(shares)
+        left = [0.0] * len(labels)
+        for index, part in enumerate(parts):
+            widths = [shares[label].get(part, 0) / max(1, sum(shares[label].values())) for label in labels]
+            axes.barh(
+                range(len(labels)), widths, left=left, height=0.68, color=SERIES[index], edgecolor=PAPER, linewidth=0.8, label=part
+            )
+            for row, width in enumerate(widths):
+                if width >= 0.055:
+                    axes.text(left[row] + width / 2, row, f"{100 * width:.0f} %", ha="center", va="center", color=PAPER)
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        for row, label in enumerate(labels):
+            axes.text(1.015, row, f"{short(sum(shares[label].values()), 4)}", va="center", color=INK)
+        axes.text(1.015, -0.85, unit, va="center", color=SOFT)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_xticks([])
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(parts), handlelength=0.9, handleheight=0.9,
+            columnspacing=1.2, borderaxespad=0.2, handletextpad=0.5,
+        )
+        return svg(figure, name, title, description)
+
+
+def rotations(
+    name: str, title: str, description: str, q: Sequence[float], k: Sequence[float], views: Sequence[tuple[str, float, float]]
+) -> Markup:
+    """q and k in the plane, turned by two angles in each view (heading, angle of q, angle of k), with the angle between."""
+    reach = 1.15 * max(math.hypot(*q), math.hypot(*k))
+    with style():
+        figure = Figure(figsize=(6.6, 2.45))
+        for place, (heading, turn_q, turn_k) in enumerate(views):
+            width = 1 / len(views)
+            axes = figure.add_axes((place * width + 0.01, 0.02, width - 0.02, 0.82))
+            axes.set_aspect("equal")
+            axes.set_axis_off()
+            axes.set_xlim(-reach, reach)
+            axes.set_ylim(-reach, reach)
+            for radius in (math.hypot(*q), math.hypot(*k)):
+                axes.add_patch(matplotlib.patches.Circle((0, 0), radius, fill=False, edgecolor=RULE, linewidth=0.7))
+            axes.axhline(0, color=RULE, linewidth=0.6)
+            axes.axvline(0, color=RULE, linewidth=0.6)
+            ends = []
+            for vector, turn, label, colour in ((q, turn_q, "q", SERIES[0]), (k, turn_k, "k", SERIES[1])):
+                angle = math.atan2(vector[1], vector[0]) + turn
+                length = math.hypot(*vector)
+                x, y = length * math.cos(angle), length * math.sin(angle)
+                axes.annotate(
+                    "", xy=(x, y), xytext=(0, 0),
+                    arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
+                )
+                axes.text(x * 1.13, y * 1.13, label, color=colour, ha="center", va="center", style="italic", size=10)
+                ends.append(math.degrees(angle))
+            span = (ends[0] - ends[1] + 180) % 360 - 180
+            first = ends[1] if span >= 0 else ends[0]
+            axes.add_patch(
+                matplotlib.patches.Arc(
+                    (0, 0), 0.8 * reach, 0.8 * reach, theta1=first, theta2=first + abs(span), color=SOFT, linewidth=1
+                )
+            )
+            middle = math.radians(first + abs(span) / 2)
+            axes.text(
+                0.62 * reach * math.cos(middle), 0.62 * reach * math.sin(middle), f"{abs(span):.1f}°",
+                ha="center", va="center", color=SOFT,
+            )
+            axes.set_title(heading, loc="center", size=8.5)
+        return svg(figure, name, title, description)
+
+
+def panels(
+    name: str,
+    title: str,
+    description: str,
+    columns: Sequence[tuple[str, Sequence[float], float | None]],
+    ticks: Sequence[str],
+) -> Markup:
+    """Small line charts side by side over the same steps, each (heading, values, value it must reach or None)."""
+    with style():
+        figure = Figure(figsize=(6.6, 2.1))
+        width = 1 / len(columns)
+        for place, (heading, values, goal) in enumerate(columns):
+            axes = figure.add_axes((place * width + 0.055, 0.17, width - 0.075, 0.62))
+            axes.plot(range(len(values)), values, color=SERIES[place], marker="o", markersize=4)
+            if goal is not None:
+                axes.axhline(goal, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
+            low, high = min([*values, *([goal] if goal is not None else [])]), max([*values, *([goal] if goal is not None else [])])
+            pad = 0.25 * ((high - low) or 1)
+            axes.set_ylim(low - pad, high + 1.3 * pad)
+            axes.set_xlim(-0.35, len(values) - 0.65)
+            axes.set_xticks(range(len(values)), ticks)
+            axes.yaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter(useOffset=False))
+            for step, value in enumerate(values):
+                axes.annotate(short(value, 4), (step, value), xytext=(0, 5), textcoords="offset points", ha="center", size=7.5)
+            axes.set_title(heading)
+        return svg(figure, name, title, description)
+
+
+def dots(
+    name: str, title: str, description: str, rows: Sequence[tuple[str, float, str]], *, x_label: str, limit: float, groups: Sequence[str]
+) -> Markup:
+    """Strip chart on a logarithmic axis: (row label, value, group) with a line at `limit` that no dot may pass."""
+    labels = list(dict.fromkeys(label for label, _, _ in rows))
+    with style():
+        height = 0.85 + 0.25 * len(labels)
+        figure = Figure(figsize=(6.6, height))
+        axes = figure.add_axes((0.2, 0.5 / height, 0.77, 1 - 0.78 / height))
+        axes.set_xscale("log")
+        floor = min([value for _, value, _ in rows if value > 0], default=limit / 10) / 3
+        for index, group in enumerate(groups):
+            own = [(max(value, floor), labels.index(label)) for label, value, member in rows if member == group]
+            if not own:
+                continue
+            shift = 0.22 * (index - (len(groups) - 1) / 2)
+            axes.scatter(
+                [x for x, _ in own], [y + shift for _, y in own], s=11, color=SERIES[index], alpha=0.55, linewidth=0, label=group
+            )
+        axes.axvline(limit, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: _power(value)))
+        axes.set_xlabel(x_label)
+        if len(groups) > 1:
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(groups), handletextpad=0.1, columnspacing=1, borderaxespad=0.1
+            )
+        return svg(figure, name, title, description)
+
+
+def bars(
+    name: str, title: str, description: str, groups: Mapping[str, Sequence[tuple[str, float]]], *, y_labels: Sequence[str]
+) -> Markup:
+    """Bar charts side by side, one for each key, over the same categories."""
+    with style():
+        figure = Figure(figsize=(6.6, 2.3))
+        width = 1 / len(groups)
+        for place, (heading, rows) in enumerate(groups.items()):
+            axes = figure.add_axes((place * width + 0.065, 0.17, width - 0.085, 0.66))
+            axes.bar(range(len(rows)), [value for _, value in rows], color=SERIES[place], width=0.7)
+            axes.axhline(0, color=SOFT, linewidth=0.6)
+            axes.grid(axis="x", visible=False)
+            axes.set_xticks(range(len(rows)), [label for label, _ in rows])
+            axes.set_title(y_labels[place] if y_labels else heading)
+        return svg(figure, name, title, description)

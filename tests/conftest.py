@@ -1,0 +1,39 @@
+"""What the tests share: a copy of the project in which Snakemake can run without touching this one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("Snakefile", "workflow", "src", "config.yaml", "config.minimal.yaml", "environment.yml", "profiles", "resources")
+
+
+def copy_project(target: Path) -> Path:
+    """Copy what a run needs into `target`."""
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, target / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy2(source, target / part)
+    return target
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Run Snakemake in `folder` as a user would, its own package first on the path."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """A copy of the project in which the minimal config has run to its end. Tests must not change it: copy it."""
+    folder = copy_project(tmp_path_factory.mktemp("project"))
+    done = snakemake(folder, "--configfile", "config.minimal.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder

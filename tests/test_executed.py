@@ -1,0 +1,364 @@
+"""The executed side: our decoder is the function it says it is, and what is counted on it is what ran."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from transformer_ledger.executed import cache, count, optimizer, run  # noqa: E402
+from transformer_ledger.executed.decoder import Decoder  # noqa: E402
+from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec  # noqa: E402
+
+torch.set_num_threads(1)
+
+BIASES = {f"{name}_bias": True for name in ("query", "key", "value", "output")}
+LATENT = Latent(query_rank=12, kv_rank=16, nope_dim=8, rope_dim=4, value_dim=6)
+
+
+def spec(attention: dict | None = None, feedforward: dict | None = None, depth: int = 2, **keys) -> ModelSpec:
+    """A tiny Llama, changed by the keys given."""
+    layer = {name: keys.pop(name) for name in ("norms", "parallel", "post_norm") if name in keys}
+    own = Attention(**({"heads": 4, "kv_heads": 2, "head_dim": 8} | (attention or {})))
+    feed = Feedforward(**({"kind": "gated", "width": 24} | (feedforward or {})))
+    plain = {"d_model": 32, "vocabulary": 40, "context": 24, "positions": "rope", "norm_epsilon": 1e-6}
+    return ModelSpec(name="tiny", layers=((depth, Layer(own, feed, **layer)),), **(plain | keys))
+
+
+GPT2 = spec(
+    {"kv_heads": 4, **BIASES},
+    {"kind": "gelu", "bias": True},
+    positions="learned",
+    position_rows=24,
+    norm="layernorm",
+    norm_bias=True,
+    tied_head=True,
+)
+MIXED = dataclasses.replace(
+    spec(),
+    layers=(
+        (1, spec({"window": 5}).layers[0][1]),
+        (2, spec(feedforward={"experts": 4, "experts_per_token": 2}).layers[0][1]),
+    ),
+)
+SPECS = {
+    "llama": spec(),
+    "gpt2": GPT2,
+    "window": spec({"window": 5}),
+    "experts": spec(feedforward={"experts": 4, "experts_per_token": 2, "shared_width": 12, "shared_gate": True}),
+    "latent": spec({"kv_heads": 4, "latent": LATENT}),
+    "sinks": spec({"sinks": True, "query_key_norm": "head", "window": 3}),
+    "parallel": spec({"query_key_norm": "full"}, parallel=True, norms=1),
+    "narrow": spec(embedding_width=16, positions="learned", position_rows=26, final_norm=False, post_norm=True),
+    "sandwich": spec(norms=4, head_bias=True, embedding_norm=True),
+    "mixed": MIXED,
+}
+
+
+def decoder(model: ModelSpec) -> Decoder:
+    """The decoder on the CPU in fp64, every parameter drawn (norms and sinks are constants otherwise)."""
+    torch.manual_seed(0)
+    made = Decoder(model).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.2)
+    return made
+
+
+def ids(batch: int = 2, tokens: int = 11) -> torch.Tensor:
+    return torch.randint(0, 40, (batch, tokens), generator=torch.Generator().manual_seed(1))
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal up to rounding: fp64, some hundred operations deep."""
+    return bool((a - b).abs().max() < 1e-12 * (1 + b.abs().max()))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_decoding_with_a_cache_gives_the_logits_of_the_full_forward(name: str) -> None:
+    model, tokens = decoder(SPECS[name]), ids()
+    with torch.no_grad():
+        full = model(tokens)
+        for kept in (cache.Cache("fp64"), cache.Reserved("fp64", 11)):
+            steps = [model(part, kept) for part in tokens.split([6, 1, 1, 1, 1, 1], 1)]
+            assert close(torch.cat(steps, 1), full)
+    assert not close(full[:, 0], full[:, 1])  # and the logits do depend on the input
+
+
+def test_absorbed_latent_attention_is_the_same_function() -> None:
+    model, tokens = decoder(SPECS["latent"]), ids()
+    with torch.no_grad():
+        expanded = model(tokens)
+        model.absorb(True)
+        assert close(model(tokens), expanded)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_mask_is_causal_and_every_tensor_gets_a_gradient(name: str) -> None:
+    model, tokens = decoder(SPECS[name]), ids()
+    changed = tokens.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % 40
+    before, after = model(tokens), model(changed)
+    assert close(before[:, :7], after[:, :7])
+    assert not close(before[:, 7:], after[:, 7:])
+    before.square().mean().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_window_hides_what_lies_behind_it() -> None:
+    model, tokens = decoder(spec({"window": 5}, depth=1)), ids()
+    changed = tokens.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % 40
+    before, after = model(tokens), model(changed)
+    assert close(before[:, 5:], after[:, 5:])  # position 5 sees 1…5
+    assert not close(before[:, 4], after[:, 4])
+
+
+# --- against transformers, with the same weights ---------------------------------------------------------------------
+
+
+COMMON = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+}
+LLAMA = COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 24, "rms_norm_eps": 1e-6}
+PAIRS: dict[str, tuple[dict, ModelSpec]] = {
+    "gpt2": (
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 24, "n_positions": 24, "vocab_size": 40}
+        | {"activation_function": "gelu", "layer_norm_epsilon": 1e-6},
+        GPT2,
+    ),
+    "llama": (LLAMA | {"tie_word_embeddings": False}, spec()),
+    "mistral": (LLAMA | {"sliding_window": 5, "head_dim": 8}, spec({"window": 5})),
+    "mixtral": (
+        LLAMA | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
+        spec(feedforward={"experts": 4, "experts_per_token": 2}, rope_base=1e6),
+    ),
+    "qwen2": (LLAMA, spec({name: True for name in BIASES if name != "output_bias"})),
+    "qwen3": (LLAMA | {"head_dim": 16}, spec({"query_key_norm": "head", "head_dim": 16})),
+    "olmo2": (LLAMA, spec({"query_key_norm": "full"}, post_norm=True)),
+    "phi3": (LLAMA | {"pad_token_id": 0}, spec()),
+    "opt": (
+        {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 24}
+        | {"max_position_embeddings": 24, "word_embed_proj_dim": 32, "activation_function": "gelu", "pad_token_id": 1},
+        dataclasses.replace(GPT2, position_rows=26, norm_epsilon=1e-5),
+    ),
+    "falcon": (
+        {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 24}
+        | {
+            "layer_norm_epsilon": 1e-6,
+            "multi_query": True,
+            "parallel_attn": True,
+            "alibi": False,
+            "bias": False,
+            "new_decoder_architecture": False,
+        },
+        spec(
+            {"kv_heads": 1}, {"kind": "gelu"}, parallel=True, norms=1, norm="layernorm", norm_bias=True, tied_head=True
+        ),
+    ),
+    "deepseek_v3": (
+        COMMON
+        | {"num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "v_head_dim": 6}
+        | {"qk_rope_head_dim": 4, "first_k_dense_replace": 2, "max_position_embeddings": 24, "rope_interleave": False}
+        | {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8},
+        spec({"kv_heads": 4, "latent": LATENT}),
+    ),
+}
+
+
+def _cut(component: str, tensor: torch.Tensor, own: Attention) -> dict[str, torch.Tensor]:
+    """The parts of a fused tensor, cut along its output rows."""
+    if component == "query+key+value":
+        kv = own.kv_heads * own.head_dim
+        parts = tensor.split([own.heads * own.head_dim, kv, kv])
+        return dict(zip(("attention.query", "attention.key", "attention.value"), parts, strict=True))
+    if component == "key+value":
+        heads = tensor.unflatten(0, (own.heads, -1)).split([own.latent.nope_dim, own.latent.value_dim], 1)
+        return {f"attention.{name}": part.flatten(0, 1) for name, part in zip(("key", "value"), heads, strict=True)}
+    if component == "gate+up":
+        gate, up = tensor.chunk(2, -2 if tensor.dim() > 1 else -1)
+        return {"feedforward.gate": gate, "feedforward.up": up}
+    return {component: tensor}
+
+
+def transferred(theirs, model: ModelSpec) -> Decoder:
+    """Our decoder with the weights of a transformers model; every parameter of ours must be given one."""
+    from transformers.pytorch_utils import Conv1D
+
+    from transformer_ledger.executed import transformers_model
+
+    ours, given = Decoder(model).double(), Counter()
+    for path, tensor in theirs.named_parameters():
+        owner, _, part = path.rpartition(".")
+        if part not in ("weight", "bias"):
+            owner, part = path, "weight"
+        elif isinstance(theirs.get_submodule(owner), Conv1D):
+            tensor = tensor.T if tensor.dim() == 2 else tensor
+        layer = next((piece for piece in owner.split(".") if piece.isdigit()), None)
+        for component, value in _cut(
+            transformers_model._component("." + owner), tensor, model.layers[0][1].attention
+        ).items():
+            name = component
+            if layer is not None:
+                prefix = f"layers.{layer}.{component}"
+                name = f"{prefix}.{given[prefix, part]}" if component == "norm" else prefix
+                given[prefix, part] += 1
+            target = ours.get_submodule(name).get_parameter(part)
+            assert target.shape == value.shape, name
+            target.data.copy_(value)
+            given[name, part] += 1
+    own = {(path.rpartition(".")[0], path.rpartition(".")[2]) for path, _ in ours.named_parameters()}
+    assert own <= set(given)
+    return ours
+
+
+@pytest.mark.parametrize("family", PAIRS)
+def test_our_decoder_is_the_function_of_the_transformers_implementation(family: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    keys, model = PAIRS[family]
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **keys)
+    chosen = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
+    theirs = AutoModelForCausalLM.from_config(config, **chosen).eval().double()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+        expected = theirs(ids()).logits
+        ours = transferred(theirs, model)
+        error = (ours(ids()) - expected).abs().max()
+        ours.layers[0].attention.output.weight[0].mul_(1.1)
+        moved = (ours(ids()) - expected).abs().max()
+        # transformers rounds norms, rotations or the softmax to fp32 whatever the weights are: no further off than
+        # its own forward pass in fp32 all through.
+        rounding = (theirs.float()(ids()).logits - expected).abs().max()
+    assert error <= rounding
+    assert moved > 100 * rounding
+
+
+# --- counting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_one_layer_of_each_kind_counts_for_the_whole_depth(name: str) -> None:
+    kinds, whole = count.Kinds(SPECS[name]), count.full_depth(SPECS[name])
+    forward, both = count.forward_backward(kinds, 2, 6)
+    assert count.full_depth_flops(whole, 2, 6) == (forward.total(), both.total())
+    assert both == Counter({component: 3 * flops for component, flops in forward.items()})
+
+
+def test_counts_of_a_llama_by_hand() -> None:
+    every, used = count.parameters(count.full_depth(SPECS["experts"]))
+    assert every["feedforward.up", "weight"] == 2 * 4 * 24 * 32
+    assert used["feedforward.up", "weight"] == 2 * 2 * 24 * 32
+    assert every["shared_gate", "weight"] == used["shared_gate", "weight"] == 2 * 32
+    forward, _ = count.forward_backward(count.Kinds(SPECS["experts"]), 3, 5)
+    assert forward["feedforward.up"] == 2 * 2 * (3 * 5) * 2 * 24 * 32
+    assert forward["attention.scores"] == forward["attention.values"] == 2 * 2 * 3 * 4 * 5 * 5 * 8
+    step = count.decode(count.Kinds(SPECS["window"]), 3, 9)
+    assert step["attention.scores"] == 2 * 2 * 3 * 4 * 5 * 8  # window of 5
+    assert step["head"] == 2 * 3 * 32 * 40
+
+
+def test_an_operation_outside_the_components_is_refused() -> None:
+    kinds = count.Kinds(SPECS["llama"])
+    kinds.model.head.register_forward_hook(lambda module, inputs, output: output + (inputs[0] @ inputs[0].mT).sum())
+    with pytest.raises(count.CountError, match="modules sum to"):
+        count.forward_backward(kinds, 1, 4)
+
+
+def test_a_product_that_is_not_counted_is_refused() -> None:
+    kinds = count.Kinds(SPECS["llama"])
+    kinds.model.layers[0].attention.scores.forward = lambda left, right: (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(
+        -2
+    )
+    with pytest.raises(count.CountError, match=r"no operation counted in layers\.0\.attention\.scores"):
+        count.forward_backward(kinds, 1, 4)
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "bf16", "fp8", "int8", "int4", "int4-g16"])
+def test_cache_bytes_are_those_of_real_tensors(dtype: str) -> None:
+    kinds = count.Kinds(SPECS["window"])
+    held = count.cache_bytes(kinds, 3, 9, dtype)
+    numbers = 2 * 2 * 3 * 2 * 8  # layers, key and value, batch, heads, width
+    bits = {"fp64": 64, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, "int4-g16": 4 + 32 // 16}[dtype]
+    assert held == {"needed": numbers * 5 * bits // 8, "reserved": numbers * 9 * bits // 8}
+
+
+def test_a_stored_integer_is_close_to_the_number() -> None:
+    x = torch.randn(2, 3, 5, 20, generator=torch.Generator().manual_seed(0))
+    for dtype, steps in (("int8", 255), ("int4", 15), ("int8-g16", 255), ("int4-g16", 15), ("int2-g16", 3)):
+        error = (cache.decode(cache.encode(x, dtype), dtype, x) - x).abs().max()
+        reach = 2 * cache.STATIC_RANGE if "-g" not in dtype else (x.max() - x.min())
+        assert 0 < error < reach / steps * 0.5 + 0.02 * reach, dtype  # half a step, and bf16 scale and shift
+
+
+RECIPE = {"weights": "fp32", "gradients": "fp32", "optimizer": "adamw", "moments": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_parameter", "per_tensor"),
+    [
+        ({}, 16, 4),
+        ({"optimizer": "adamw-amsgrad"}, 20, 4),
+        ({"weights": "bf16", "gradients": "bf16", "moments": "bf16"}, 8, 4),
+        ({"weights": "bf16", "gradients": "bf16", "master_weights": "fp32"}, 16, 4),
+        ({"weights": "bf16", "gradients": "bf16", "master_weights": "fp32", "master_gradients": "fp32"}, 20, 4),
+        ({"optimizer": "sgd"}, 8, 0),
+        ({"optimizer": "sgd-momentum"}, 12, 0),
+    ],
+)
+def test_state_bytes_after_a_real_step(changes: dict, per_parameter: int, per_tensor: int) -> None:
+    kinds, whole = count.Kinds(MIXED), count.full_depth(MIXED)
+    count.forward_backward(kinds, 1, 4)
+    held = count.state_bytes(kinds, RECIPE | changes)
+    tensors = list(whole.parameters())
+    assert sum(held.values()) == per_parameter * sum(t.numel() for t in tensors) + per_tensor * len(tensors)
+
+
+def test_the_step_moves_real_weights() -> None:
+    model = decoder(SPECS["llama"]).float()
+    model(ids()).sum().backward()
+    parameters = list(model.parameters())
+    kept = optimizer.step(parameters, RECIPE)
+    assert all((items["weights", "fp32"][0] != p).any() for items, p in zip(kept, parameters, strict=True))
+
+
+def test_compute_makes_rows_that_add_up_twice_the_same() -> None:
+    settings = {"model": json.loads(json.dumps(MIXED.to_json())), "hf_config": None, "cache_dtypes": ["bf16"]}
+    settings |= {"workloads": {"short": {"batch": 2, "context": 7}}, "recipes": {"plain": RECIPE}}
+    rows = run.compute(**settings)
+    assert rows == run.compute(**settings)
+    groups: dict = {}
+    for row in rows:
+        key = (row["quantity"], row["workload"], row["phase"], row["component"] == "total")
+        groups[key] = groups.get(key, 0) + row["value"]
+    for quantity, workload, phase, total in groups:
+        if not total and quantity != "cache_bytes":
+            assert groups[quantity, workload, phase, False] == groups[quantity, workload, phase, True]
+    assert {key[0] for key in groups} == {"parameters", "active_parameters", "flops", "cache_bytes", "state_bytes"}
+
+
+@pytest.mark.parametrize("family", ["llama", "mixtral", "deepseek_v3"])
+def test_both_implementations_count_the_same(family: str) -> None:
+    keys, model = PAIRS[family]
+    settings = {"model": model.to_json(), "hf_config": {"model_type": family, **keys}, "cache_dtypes": ["bf16"]}
+    rows = run.compute(**settings, workloads={"w": {"batch": 2, "context": 7}}, recipes={})
+    counted: dict = {"ours": {}, "transformers": {}}
+    for row in rows:
+        if row["phase"] != "decode_absorbed" and row["quantity"] not in ("cache_bytes", "active_parameters"):
+            key = (row["quantity"], row["phase"], row["component"], row["part"])
+            counted[row["implementation"]][key] = row["value"]
+    assert counted["ours"] == counted["transformers"]
+    caches = {
+        (row["implementation"], row["component"]): row["value"] for row in rows if row["quantity"] == "cache_bytes"
+    }
+    assert caches["ours", "needed"] == caches["transformers", "dynamic"] == caches["transformers", "static"]

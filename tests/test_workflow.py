@@ -1,0 +1,122 @@
+"""What a Snakemake user does and meets: no-op, single targets, bad input, overlays, removed models, damaged files."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import snakemake
+
+from transformer_ledger import tables
+
+MINIMAL = ("--configfile", "config.minimal.yaml")
+
+
+@pytest.fixture()
+def project(finished, tmp_path) -> Path:
+    folder = tmp_path / "project"
+    shutil.copytree(finished, folder)
+    return folder
+
+
+def test_a_finished_run_has_nothing_to_do(finished):
+    done = snakemake(finished, *MINIMAL, "--dry-run", "--workflow-profile", "none")
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_the_run_closes_with_a_summary(finished):
+    text = (finished / "results/summary.txt").read_text()
+    assert "surprises: 0" in text
+    assert re.search(r"held against executed models, 0 differ", text)
+    assert "results/report.html" in text
+
+
+def test_every_table_carries_what_it_was_made_from(finished):
+    record = json.loads((finished / "results/provenance.json").read_text())["outputs"]
+    paths = sorted((finished / "results").rglob("*.parquet"))
+    assert {str(path.relative_to(finished)) for path in paths} | {"results/report.html"} == set(record)
+    for path in paths:
+        metadata = tables.read_metadata(path)
+        assert metadata["sources"]
+        assert metadata["packages"]["python"]
+        assert metadata["digest"] == record[str(path.relative_to(finished))]["digest"]
+        assert str(finished) not in json.dumps(metadata)
+
+
+def test_one_experiment_alone(project):
+    target = "results/experiment/rope_dot_product.parquet"
+    (project / target).unlink()
+    done = snakemake(project, *MINIMAL, target)
+    assert done.returncode == 0
+    assert tables.read(project / target, "experiment/rope_dot_product")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--config", "models={teaching: {architecture: {layrs: 3}}}"], "did you mean 'layers'"),
+        (["--config", "modles={}"], "did you mean 'models'"),
+        (["--config", "workloads={w: {batch: 0, context: 8}}"], "workloads.w.batch"),
+        (["--configfile", "nowhere.yaml"], "nowhere.yaml"),
+        (["results/ledger/nothing.parquet"], "results/ledger/nothing.parquet"),
+    ],
+)
+def test_bad_input_is_one_message_and_loses_nothing(project, arguments, expected):
+    before = {path: path.read_bytes() for path in (project / "results").rglob("*") if path.is_file()}
+    done = snakemake(project, *arguments)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert expected in text
+    assert "Traceback" not in text
+    assert {path: path.read_bytes() for path in (project / "results").rglob("*") if path.is_file()} == before
+
+
+def test_a_removed_model_leaves_no_stale_table_and_says_so(project):
+    stranger = project / "results/execution/mine.parquet"
+    stranger.write_bytes(b"mine")
+    done = snakemake(project, *MINIMAL, "--config", "models={modern: null}")
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    assert not (project / "results/execution/modern.parquet").exists()
+    assert "removed results/execution/modern.parquet" in text
+    assert "left results/execution/mine.parquet" in text
+    assert stranger.exists()
+    models = {row["model"] for row in tables.read(project / "results/ledger/parameters.parquet")}
+    assert models
+    assert "modern" not in models
+
+
+def test_a_damaged_table_is_named_and_deleting_it_mends(project):
+    path = project / "results/claims.parquet"
+    content = bytearray(path.read_bytes())
+    content[60] ^= 255
+    path.write_bytes(content)
+    (project / "results/report.html").unlink()
+    done = snakemake(project, *MINIMAL)
+    assert done.returncode != 0
+    assert "results/claims.parquet: damaged" in done.stdout + done.stderr
+    path.unlink()
+    assert snakemake(project, *MINIMAL).returncode == 0
+
+
+def test_results_without_their_history_are_not_mixed(project):
+    """A results folder copied in without .snakemake: Snakemake cannot see that a setting changed, the page can."""
+    shutil.rmtree(project / ".snakemake")
+    (project / "results/report.html").unlink()
+    done = snakemake(project, *MINIMAL, "--config", "workloads={b2-t64: {batch: 3, context: 64}}")
+    assert done.returncode != 0
+    assert "made with other settings or sources" in done.stdout + done.stderr
+
+
+def test_two_clean_runs_are_the_same_bytes(finished, tmp_path):
+    from conftest import copy_project
+
+    again = copy_project(tmp_path)
+    assert snakemake(again, *MINIMAL).returncode == 0
+    files = sorted(path.relative_to(finished) for path in (finished / "results").rglob("*") if path.is_file())
+    assert len(files) > 20
+    for name in files:
+        if "timing" in name.parts or name.name in ("provenance.json", "report.html"):
+            continue
+        assert (again / name).read_bytes() == (finished / name).read_bytes(), name
