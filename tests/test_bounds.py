@@ -17,6 +17,7 @@ mpmath.mp.dps = 60
 DTYPES = {"fp64": np.float64, "fp32": np.float32}
 PRECISIONS = sorted(DTYPES)
 SHRUNK = 1000
+EPSILON = 2.0**-17  # near 1e-5, and the same number in every precision
 
 
 def _draw(seed: int, *shape: int, dtype: Any = np.float64) -> np.ndarray:
@@ -82,6 +83,12 @@ def test_dot_sum_and_matmul_bounds_hold(precision: str, n: int) -> None:
     _check(error, bounds.matmul_bound(a[:6], b[:6].T, u))
 
 
+def test_the_entry_nearest_to_its_bound() -> None:
+    assert bounds.nearest([1.0, -3.0, 0.0], [10.0, 4.0, 0.0]) == (3.0, 4.0)
+    assert bounds.nearest([0.5, 1e-20], [1.0, 0.0]) == (1e-20, 0.0)
+    assert math.isnan(bounds.nearest([0.0, math.nan], 1.0)[0])
+
+
 def _softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
@@ -97,19 +104,19 @@ def _mp_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _rms_norm(x: np.ndarray) -> np.ndarray:
-    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(1e-5))
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(EPSILON))
 
 
-def _mp_rms_norm(x: np.ndarray, epsilon: Any) -> np.ndarray:
-    return x / _mp(mpmath.sqrt)((x * x).sum(axis=-1, keepdims=True) / x.shape[-1] + epsilon)
+def _mp_rms_norm(x: np.ndarray) -> np.ndarray:
+    return x / _mp(mpmath.sqrt)((x * x).sum(axis=-1, keepdims=True) / x.shape[-1] + EPSILON)
 
 
 def _layer_norm(x: np.ndarray) -> np.ndarray:
     return _rms_norm(x - x.mean(axis=-1, keepdims=True))
 
 
-def _mp_layer_norm(x: np.ndarray, epsilon: Any) -> np.ndarray:
-    return _mp_rms_norm(x - x.sum(axis=-1, keepdims=True) / x.shape[-1], epsilon)
+def _mp_layer_norm(x: np.ndarray) -> np.ndarray:
+    return _mp_rms_norm(x - x.sum(axis=-1, keepdims=True) / x.shape[-1])
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
@@ -129,12 +136,8 @@ def _cross_entropy(x: np.ndarray) -> np.ndarray:
 
 STEPS: dict[str, tuple[Any, Any, Any]] = {
     "softmax": (_softmax, _mp_softmax, bounds.softmax),
-    "rms_norm": (_rms_norm, lambda x: _mp_rms_norm(x, EPSILON), lambda x: bounds.rms_norm(x, epsilon=float(EPSILON))),
-    "layer_norm": (
-        _layer_norm,
-        lambda x: _mp_layer_norm(x, EPSILON),
-        lambda x: bounds.layer_norm(x, epsilon=float(EPSILON)),
-    ),
+    "rms_norm": (_rms_norm, _mp_rms_norm, lambda x: bounds.rms_norm(x, epsilon=EPSILON)),
+    "layer_norm": (_layer_norm, _mp_layer_norm, lambda x: bounds.layer_norm(x, epsilon=EPSILON)),
     "silu": (lambda x: x / (1 + np.exp(-x)), lambda x: x / (1 + _mp(mpmath.exp)(-x)), bounds.silu),
     "gelu": (_gelu, lambda x: x * (1 + _mp(mpmath.erf)(x / mpmath.sqrt(2))) / 2, bounds.gelu),
     "cross_entropy": (
@@ -143,7 +146,6 @@ STEPS: dict[str, tuple[Any, Any, Any]] = {
         lambda x: bounds.cross_entropy(x, np.full(x.shape[:-1], 3)),
     ),
 }
-EPSILON = mpmath.mpf(1e-5)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -152,8 +154,6 @@ def test_a_matrix_product_carried_through_each_step_stays_within_its_bound(step:
     """x·W + r, rounded, then the step: both the step's own rounding and the carried error are needed."""
     u, dtype = bounds.UNIT_ROUNDOFF[precision], DTYPES[precision]
     compute, reference, bounded = STEPS[step]
-    epsilon = float(np.float32(1e-5)) if precision == "fp32" else 1e-5
-    globals()["EPSILON"] = mpmath.mpf(epsilon)
     x, w, r = _draw(1, 12, 16, dtype=dtype), _draw(2, 16, 10, dtype=dtype), _draw(3, 12, 10, dtype=dtype)
     computed = compute(x @ w + r)
     assert computed.dtype == dtype
@@ -169,7 +169,6 @@ def test_a_whole_layer_stays_within_its_bound(precision: str) -> None:
     u, dtype = bounds.UNIT_ROUNDOFF[precision], DTYPES[precision]
     one = dtype(1)
     n, d, f = 6, 16, 24
-    globals()["EPSILON"] = mpmath.mpf(float(dtype(1e-5)))
     x = _draw(1, n, d, dtype=dtype)
     q, k, v, o = (_draw(2 + i, d, d, dtype=dtype) / dtype(4) for i in range(4))
     gate, up, down = _draw(7, d, f, dtype=dtype) / dtype(4), _draw(8, d, f, dtype=dtype), _draw(9, f, d, dtype=dtype)
@@ -190,7 +189,7 @@ def test_a_whole_layer_stays_within_its_bound(precision: str) -> None:
         bounds.exact(x, u), STEPS["rms_norm"][2], lambda s: bounds.softmax(s, visible), bounds.silu, 0.25, lambda w: w
     )
     exact = layer(
-        _exact(x), lambda z: _mp_rms_norm(z, EPSILON),
+        _exact(x), _mp_rms_norm,
         lambda s: _mp_softmax(np.where(visible, s, mpmath.mpf("-1e9"))), lambda z: z / (1 + _mp(mpmath.exp)(-z)),
         mpmath.mpf(0.25), _exact,
     )  # fmt: skip

@@ -10,9 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
 from transformer_ledger.executed import cache, count, optimizer, run  # noqa: E402
 from transformer_ledger.executed.decoder import Decoder  # noqa: E402
 from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec  # noqa: E402
+from transformer_ledger.tables import TableError  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -251,7 +254,12 @@ def test_our_decoder_is_the_function_of_the_transformers_implementation(family: 
 def test_one_layer_of_each_kind_counts_for_the_whole_depth(name: str) -> None:
     kinds, whole = count.Kinds(SPECS[name]), count.full_depth(SPECS[name])
     forward, both = count.forward_backward(kinds, 2, 6)
-    assert count.full_depth_flops(whole, 2, 6) == (forward.total(), both.total())
+    with FlopCounterMode(display=False) as counter:
+        logits = whole(count.token_ids(2, 6))
+        assert counter.get_total_flops() == forward.total()
+        logits.sum().backward()
+    assert counter.get_total_flops() == both.total()
+    assert count.forward_flops(lambda: whole(count.token_ids(2, 6))) == forward.total()
     assert both == Counter({component: 3 * flops for component, flops in forward.items()})
 
 
@@ -314,6 +322,7 @@ RECIPE = {"weights": "fp32", "gradients": "fp32", "optimizer": "adamw", "moments
         ({"weights": "bf16", "gradients": "bf16", "master_weights": "fp32", "master_gradients": "fp32"}, 20, 4),
         ({"optimizer": "sgd"}, 8, 0),
         ({"optimizer": "sgd-momentum"}, 12, 0),
+        ({"moments": "bf16"}, 12, 4),
     ],
 )
 def test_state_bytes_after_a_real_step(changes: dict, per_parameter: int, per_tensor: int) -> None:
@@ -322,6 +331,19 @@ def test_state_bytes_after_a_real_step(changes: dict, per_parameter: int, per_te
     held = count.state_bytes(kinds, RECIPE | changes)
     tensors = list(whole.parameters())
     assert sum(held.values()) == per_parameter * sum(t.numel() for t in tensors) + per_tensor * len(tensors)
+
+
+def test_adafactor_and_eight_bit_moments_keep_what_they_say() -> None:
+    kinds = count.Kinds(spec(depth=1))
+    count.forward_backward(kinds, 1, 4)
+    tensors = list(kinds.model.parameters())
+    held = count.state_bytes(kinds, RECIPE | {"optimizer": "adafactor"})
+    factored = sum(sum(t.shape) for t in tensors)  # a row and a column of a matrix, all of a vector
+    assert held["second_moment", "fp32"] == 4 * factored
+    held = count.state_bytes(kinds, RECIPE | {"moments": "int8-g256"})
+    blocks = sum(-(-t.numel() // 256) for t in tensors)
+    assert held["first_moment", "int8-g256"] == sum(t.numel() for t in tensors) + 4 * blocks
+    assert held["first_moment", "int8-g256"] == held["second_moment", "int8-g256"]
 
 
 def test_the_step_moves_real_weights() -> None:
@@ -361,4 +383,26 @@ def test_both_implementations_count_the_same(family: str) -> None:
     caches = {
         (row["implementation"], row["component"]): row["value"] for row in rows if row["quantity"] == "cache_bytes"
     }
-    assert caches["ours", "needed"] == caches["transformers", "dynamic"] == caches["transformers", "static"]
+    assert {caches[key] for key in caches} == {caches["ours", "needed"]}
+    assert {("transformers", policy) for policy in ("dynamic", "static", "needed", "reserved")} < set(caches)
+
+
+def test_a_fused_attention_that_counts_as_nothing_is_refused() -> None:
+    from transformer_ledger.executed import transformers_model
+
+    keys, model = PAIRS["llama"]
+    theirs = transformers_model.build({"model_type": "llama", **keys})
+    runner = transformers_model.Runner(theirs, model)
+    assert runner.decode(1, 4).total() > 0
+    theirs.set_attn_implementation("sdpa")
+    with pytest.raises(count.CountError, match="no operation counted in attention.scores"):
+        runner.decode(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("absurd", "message"), [({"depth": 10**9}, "1000000000 layers"), ({"vocabulary": 10**18}, "64 bits can count")]
+)
+def test_an_absurd_model_is_refused_with_a_message(absurd: dict, message: str) -> None:
+    settings = {"hf_config": None, "workloads": {}, "recipes": {}, "cache_dtypes": []}
+    with pytest.raises(TableError, match=message):
+        run.compute(model=spec(**absurd).to_json(), **settings)

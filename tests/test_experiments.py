@@ -105,6 +105,7 @@ def test_every_case_is_within_its_bound_and_the_bounds_tell_something(
 ) -> None:
     for rows in (rotated, blocked["experiment/blocked_softmax"]):
         assert all(row["holds"] for row in rows)
+        assert all(row["difference"] <= row["bound"] for row in rows)
         for dtype, own in tables.by(rows, "dtype").items():
             assert 1e-3 <= max(_ratio(row) for row in own) <= 1, dtype
 

@@ -69,7 +69,7 @@ def matmul_bound(a: ArrayLike, b: ArrayLike, u: float) -> Array:
 
 
 def nearest(difference: ArrayLike, bound: ArrayLike) -> tuple[float, float]:
-    """The entry that comes nearest to its bound, relatively: its |difference| and its bound. All hold if this one does."""
+    """The entry nearest to its bound, relatively: its |difference| and its bound. All hold if this one does."""
     off, most = (np.ravel(x) for x in np.broadcast_arrays(np.abs(difference), bound))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(off > 0, off / most, 0.0)

@@ -1,13 +1,14 @@
 """The checked config: what Snakemake merged, held against the schema, with every problem named by file, line and key.
 
-The schema, `workflow/schemas/config.schema.yaml`, says which keys there are, their types, ranges and defaults; here is only
-what it cannot say (names that refer to other names, keys that must fit each other) and how a problem is worded.
+The schema, `workflow/schemas/config.schema.yaml`, says which keys there are, their types, ranges and defaults. Here is what
+it cannot say (names that refer to other names, keys that must fit each other) and how a problem is worded.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import itertools
 import json
 import math
 import re
@@ -29,6 +30,7 @@ COMMAND_LINE = "--config"
 Key = tuple[str | int, ...]  # path of a value: keys of mappings, positions in lists
 Schema = Mapping[str, Any]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # shown as it is
 _NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+([eE][-+]?[0-9]{1,3})?")
 _OLD_INTEGER = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-9_]+)+)")  # octal and base 60 in YAML 1.1
 _NULLS = ("", "~", "null", "Null", "NULL")
@@ -109,7 +111,7 @@ class _Sources:
         return (last, 0), COMMAND_LINE
 
     def scalar(self, key: Key, text: str) -> bool:
-        """Whether `text` stands there without quotes, so that it may mean a number; on the command line all quotes are lost."""
+        """Whether `text` stands there without quotes and may mean a number; the command line loses all quotes."""
         found = self.find(key)
         return found is None or found[1].plain == text
 
@@ -118,7 +120,10 @@ def dotted(key: Key) -> str:
     """A key as people write it: models.gpt2.architecture.layers, verification.norms.widths[2]."""
     text = ""
     for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        if not isinstance(part, str) or not _NAME.fullmatch(part):
+            text += f"[{part!r}]"
+        else:
+            text += f".{part}" if text else part
     return text
 
 
@@ -194,7 +199,7 @@ def _walk(
     if isinstance(node, yaml.ScalarNode):
         if node.tag.endswith(":int") and _OLD_INTEGER.fullmatch(node.value):
             value = loader.construct_object(node)
-            problems.append((line, f"{dotted(key)}: {node.value} means {value} in YAML 1.1; write it as {value}"))
+            problems.append((line, f"{dotted(key)}: {node.value} means {value} in YAML 1.1; write the number meant plainly"))
         return
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
@@ -213,7 +218,7 @@ def _walk(
                     places.setdefault(below, place)
             continue
         if not (isinstance(key_node, yaml.ScalarNode) and key_node.tag.endswith(":str")):
-            what = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+            what = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
             problems.append((line, f"{dotted((*key, str(what)))}: the key is no text in YAML 1.1; put it in quotes"))
             continue
         part = str(key_node.value)
@@ -227,7 +232,7 @@ def _walk(
 
 
 def _plain(node: yaml.Node) -> str | None:
-    return str(node.value) if isinstance(node, yaml.ScalarNode) and node.style is None else None
+    return str(node.value) if isinstance(node, yaml.ScalarNode) and not node.style else None
 
 
 @cache
@@ -305,17 +310,13 @@ def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
     return value
 
 
-def _article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-
-
 _NOUNS = {
-    "integer": "integer",
-    "number": "number",
+    "integer": "an integer",
+    "number": "a number",
     "string": "text",
-    "boolean": "boolean (true or false)",
-    "array": "list",
-    "object": "mapping",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
 }
 
 
@@ -360,7 +361,10 @@ def allowed(part: Schema) -> str:
         elif kind == "string":
             words.append(part.get("x-allowed", "text"))
         else:
-            words.append(_article(_NOUNS[kind]) + _range(part))
+            noun = _NOUNS[kind]
+            if 2 in (part.get("multipleOf"), part.get("not", {}).get("multipleOf")):
+                noun = "an even integer" if "multipleOf" in part else "an odd integer"
+            words.append(noun + _range(part))
     return " or ".join(words)
 
 
@@ -398,8 +402,10 @@ def _unknown(name: str, part: Schema) -> str:
 
 def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
     """Add what the schema finds in the normalised config."""
-    errors = sorted(Draft202012Validator(schema()).iter_errors(config), key=lambda error: error.validator == "required")
-    for error in errors:
+    # A misspelt key comes before the key that is missing for it.
+    ranks = {"additionalProperties": 0, "required": 2, "oneOf": 2}
+    errors = Draft202012Validator(schema()).iter_errors(config)
+    for error in sorted(errors, key=lambda error: ranks.get(str(error.validator), 1)):
         key: Key = tuple(error.absolute_path)
         part = resolved(error.schema)
         value = error.instance
@@ -407,9 +413,10 @@ def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
             for name in value:
                 if name not in part.get("properties", {}):
                     problems.add((*key, name), _unknown(name, part))
-        elif error.validator == "propertyNames":
-            for below in error.context or [error]:
-                problems.add((*key, str(value)), f"not a name; allowed: {part.get('x-allowed', below.message)}")
+        elif "propertyNames" in error.schema_path:
+            problems.add((*key, str(value)), f"not a name for this; allowed: {part['x-allowed']}")
+        elif error.validator == "minProperties":
+            problems.add(key, "empty; allowed: at least one entry")
         elif error.validator == "required":
             missing = [name for name in error.validator_value if name not in value]
             for name in missing:
@@ -418,12 +425,14 @@ def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
                     child = _child(part, name)
                     problems.add((*key, name), f"missing; wanted: {allowed(child)} ({_first(child)})")
         elif error.validator == "oneOf":
+            if problems.concerns(key):
+                continue
             choices = [name for choice in error.validator_value for name in choice["required"]]
             given = [name for name in choices if name in value]
             which = f"both {' and '.join(given)} are given" if given else "neither is given"
             problems.add(key, f"{which}; allowed: exactly one of {', '.join(choices)} (null leaves one out)")
         elif error.validator == "type":
-            noun = " or ".join(_article(_NOUNS[kind]) for kind in _types(part) if kind != "null")
+            noun = " or ".join(_NOUNS[kind] for kind in _types(part) if kind != "null")
             problems.add(key, f"{_shown(value)} is not {noun}; allowed: {allowed(part)}")
         elif error.validator in ("enum", "const"):
             known = [str(item) for item in part.get("enum", [])]
@@ -433,9 +442,10 @@ def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
         elif error.validator == "uniqueItems":
             problems.add(key, f"{_shown(value)} holds an entry twice; allowed: {allowed(part)}, all different")
         elif error.validator in ("minItems", "maxItems"):
-            problems.add(key, f"{len(value)} entries; allowed: {allowed(part)}")
+            problems.add(key, f"{_shown(value)} holds {len(value)}; allowed: {allowed(part)}")
         else:
-            problems.add(key, f"{_shown(value)} is out of range; allowed: {allowed(part)}")
+            what = "is not right" if isinstance(value, str) else "is out of range"
+            problems.add(key, f"{_shown(value)} {what}; allowed: {allowed(part)}")
 
 
 def _first(part: Schema) -> str:
@@ -445,54 +455,56 @@ def _first(part: Schema) -> str:
 def _collections() -> Iterator[str]:
     """The sections whose entries may be left out by name."""
     for name in schema()["properties"]:
-        part = _child(schema(), name)
-        if part.get("x-collection"):
+        if _child(schema(), name).get("x-collection"):
             yield name
 
 
-def _left_out(config: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Entries of the named collections that are set to null."""
-    return {
-        name: {key for key, value in config[name].items() if value is None or value in _NULLS}
-        for name in _collections()
-        if isinstance(config.get(name), Mapping)
-    }
+def _left_out(config: Mapping[str, Any], name: str) -> set[str]:
+    """Entries of a named collection that are set to null."""
+    entries = config.get(name)
+    given = entries.items() if isinstance(entries, Mapping) else ()
+    return {str(key) for key, value in given if value is None or value in _NULLS}
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a reference may name, and what it named once: those entries are set to null."""
+
+    known: Mapping[str, Any]
+    gone: set[str]
+
+
+def _follow(value: Any, part: Schema, key: Key, names: Mapping[str, _Names], problems: _Problems) -> Any:
+    """`value` without the names of entries that are set to null; None where it cannot do without them."""
+    target = part.get("x-refers-to")
+    if target and isinstance(value, str):
+        if value in names[target].known:
+            return value
+        if value in names[target].gone:
+            return None
+        noun = target.removesuffix("s").replace("_", " ")
+        problems.add(key, f"{value!r} is not a {noun} of this config{_named(value, names[target].known)}")
+    elif isinstance(value, Mapping):
+        kept = {name: _follow(item, _child(part, name), (*key, name), names, problems) for name, item in value.items()}
+        if any(kept.get(name) is None and value.get(name) is not None for name in part.get("required", ())):
+            return None
+        collected = part.get("x-collection")
+        return {name: item for name, item in kept.items() if not (collected and item is None)}
+    elif isinstance(value, list):
+        followed = [_follow(item, _child(part, n), (*key, n), names, problems) for n, item in enumerate(value)]
+        left = [item for item in followed if item is not None]
+        return None if value and len(left) < part.get("minItems", 0) else left
+    return value
 
 
 def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problems: _Problems) -> None:
-    """Follow names of models and runs; what was set to null goes wherever it is named."""
-    removed_runs = set(removed.get("training_runs", ()))
-    for name, run in list(config["training_runs"].items()):
-        model = run.get("model")
-        if model in removed.get("models", ()):
-            del config["training_runs"][name]
-            removed_runs.add(name)
-        elif isinstance(model, str) and model not in config["models"]:
-            problems.add(("training_runs", name, "model"), _no_such("model", model, config["models"]))
-    targets = {"models": ("model", config["models"], removed.get("models", set()))}
-    targets["runs"] = ("training run", config["training_runs"], removed_runs)
-    entries = [((kind, name), entry) for kind in ("verification", "experiment", "timing") for name, entry in config[kind].items()]
-    for place, entry in [*entries, (("report",), config["report"])]:
-        for field, (noun, known, gone) in targets.items():
-            if not isinstance(entry.get(field), list):
-                continue
-            for number, name in enumerate(entry[field]):
-                if isinstance(name, str) and name not in known and name not in gone:
-                    problems.add((*place, field, number), _no_such(noun, name, known))
-            named = [name for name in entry[field] if not isinstance(name, str) or name not in gone]
-            if entry[field] and not named and place != ("report",):
-                problems.add((*place, field), f"every {noun} in it is left out; set {dotted(place)} to null as well")
-            entry[field] = named
-    live = config["report"].get("live_model")
-    if isinstance(live, str) and live not in config["models"]:
-        if live in removed.get("models", ()):
-            config["report"]["live_model"] = next(iter(config["models"]), None)
-        else:
-            problems.add(("report", "live_model"), _no_such("model", live, config["models"]))
-
-
-def _no_such(noun: str, name: str, known: Iterable[str]) -> str:
-    return f"{name!r} is not a {noun} of this config{_named(name, known)}"
+    """Follow the names of models and runs; what cannot do without one that is set to null is left out with it."""
+    names = {name: _Names(config[name], removed[name]) for name in ("models", "training_runs")}
+    for section in ("training_runs", "verification", "experiment", "timing", "report"):
+        before = config[section]
+        config[section] = _follow(before, _child(schema(), section), (section,), names, problems)
+        if section in names:
+            names[section] = _Names(config[section], removed[section] | (set(before) - set(config[section])))
 
 
 def _alike(names: Iterable[str], problems: _Problems) -> None:
@@ -501,42 +513,80 @@ def _alike(names: Iterable[str], problems: _Problems) -> None:
     for name in names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            problems.add(("models", name), f"differs from {other!r} in capitals alone; on some systems they share a file")
+            problems.add(("models", name), f"differs from {other!r} in capitals alone; they may share a file")
 
 
-def _divides(value: Any, key: Key, problems: _Problems) -> None:
-    """Shapes in the settings of verifications: heads divide the width, key/value heads the heads, lengths fit the context."""
+def _partition(blocks: Sequence[Sequence[int]], scores: Sequence[Any]) -> bool:
+    ends = [0, *(end for _, end in blocks)]
+    return all(a == first < end for a, (first, end) in zip(ends, blocks, strict=False)) and ends[-1] == len(scores)
+
+
+# How a value (or each item of a list) must fit another key's value: the test, and the wording of what is allowed.
+_ITEM_RELATIONS = {
+    "x-divides": (lambda a, b: b % a == 0, "a divisor of"),
+    "x-at-most": (lambda a, b: a <= b, "at most"),
+    "x-below": (lambda a, b: a < b, "below"),
+    "x-among": (lambda a, b: a in b, "one of"),
+    "x-differs-from": (lambda a, b: a != b, "anything but"),
+}
+_LIST_RELATIONS = {
+    "x-as-many-as": (lambda a, b: len(a) == len(b), "as many as in"),
+    "x-partitions": (_partition, "blocks that follow one another from 0 to the number of"),
+}
+_STEPS = {
+    "x-increasing": (lambda a, b: b > a, "each above the one before"),
+    "x-doubling": (lambda a, b: b == 2 * a, "each twice the one before"),
+    "x-multiplying": (lambda a, b: a < b and b % a == 0, "each a multiple of the one before"),
+}
+
+
+def _others(value: Any, path: Sequence[str], flat: bool) -> list[Any]:
+    """The values at a dotted path below `value`, through lists on the way, and through one at its end where `flat`."""
+    if isinstance(value, list) and (path or flat):
+        return [found for item in value for found in _others(item, path, flat)]
+    if not path:
+        return [value]
+    return _others(value[path[0]], path[1:], flat) if isinstance(value, Mapping) and path[0] in value else []
+
+
+def _relations(value: Any, part: Schema, key: Key, problems: _Problems) -> None:
+    """Keys that must fit each other, as the schema's x- keywords say, where they are right on their own."""
     if isinstance(value, list):
         for number, item in enumerate(value):
-            _divides(item, (*key, number), problems)
+            _relations(item, _child(part, number), (*key, number), problems)
     if not isinstance(value, Mapping):
         return
+    if part.get("x-architecture") and not problems.concerns(key):
+        try:
+            from_architecture("", dict(value))
+        except ModelError as error:
+            problems.add((*key, *error.key.split(".")), str(error))
     for name, item in value.items():
-        _divides(item, (*key, name), problems)
-    if problems.concerns(key):
-        return
-    pairs = [("heads", "d_model")] if "head_dim" not in value else []
-    for small, large in [*pairs, ("kv_heads", "heads")]:
-        a, b = value.get(small), value.get(large)
-        if isinstance(a, int) and isinstance(b, int) and b % a:
-            problems.add((*key, small), f"{a} does not divide {large} {b}; allowed: {', '.join(map(str, _divisors(b)))}")
-
-
-def _divisors(number: int) -> list[int]:
-    found = [n for n in range(1, min(number, 4096) + 1) if number % n == 0]
-    return found if len(found) <= 24 else [*found[:23], number]
+        below, child = (*key, name), _child(part, name)
+        _relations(item, child, below, problems)
+        if problems.concerns(below):
+            continue
+        for relation, (fits, words) in _STEPS.items():
+            if child.get(relation) and not all(fits(a, b) for a, b in itertools.pairwise(item)):
+                problems.add(below, f"{_shown(item)} does not rise so; allowed: {words}")
+        for relation, (fits, words) in {**_ITEM_RELATIONS, **_LIST_RELATIONS}.items():
+            path = child.get(relation)
+            if path is None or problems.concerns((*key, path.split(".")[0])):
+                continue
+            single = relation in _ITEM_RELATIONS and isinstance(item, list)
+            for number, a in enumerate(item if single else [item]):
+                for b in _others(value, path.split("."), flat=relation not in ("x-among", *_LIST_RELATIONS)):
+                    if not fits(a, b):
+                        place = (*below, number) if single else below
+                        problems.add(place, f"{_shown(a)} does not fit {path} {_shown(b)}; allowed: {words} {path}")
 
 
 def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str, Any] | None:
     """A model's entry as the jobs want it, or None (and a problem) where it describes no decoder."""
     key: Key = ("models", name)
-    made = {"label": entry["label"] or name, "hf_config": None, "notes": []}
+    made: dict[str, Any] = {"label": entry["label"] or name, "hf_config": None, "notes": []}
     if entry.get("architecture"):
-        try:
-            return {**made, "spec": from_architecture(name, entry["architecture"]).to_json()}
-        except ModelError as error:
-            problems.add((*key, "architecture", *error.key.split(".")), str(error))
-            return None
+        return {**made, "spec": from_architecture(name, entry["architecture"]).to_json()}
     path = entry["hf_config"]
     key = (*key, "hf_config")
     try:
@@ -584,9 +634,9 @@ def _within(spec: ModelSpec) -> None:
         ("vocabulary", spec.vocabulary),
         ("context", spec.context),
     ):
-        low, high = ranges[name]["minimum"], ranges[name]["maximum"]
-        if not low <= value <= high:
-            raise ModelError(name, f"{value} is out of range; allowed: {allowed(ranges[name])}")
+        part = resolved(ranges[name])
+        if not part["minimum"] <= value <= part["maximum"]:
+            raise ModelError(name, f"{value} is out of range; allowed: {allowed(part)}")
 
 
 def load(
@@ -600,16 +650,14 @@ def load(
     Raises ConfigError with every problem.
     """
     problems = _Problems(_Sources(files, arguments))
-    removed = _left_out(config)
+    removed = {name: _left_out(config, name) for name in _collections()}
     normal = _normal(config, schema(), (), problems)
     _schema_problems(normal, problems)
-    if all(isinstance(normal.get(name), Mapping) for name in [*_collections(), "report"]):
-        entries = [entry for name in _collections() for entry in normal[name].values()]
-        if all(isinstance(entry, Mapping) for entry in entries):
-            _references(normal, removed, problems)
+    entries = [normal.get(name) for name in (*_collections(), "report")]
+    if all(isinstance(entry, Mapping) for entry in entries):
+        _references(normal, removed, problems)
+        _relations(normal, schema(), (), problems)
         _alike(normal["models"], problems)
-        for kind in ("verification", "experiment", "timing"):
-            _divides(normal[kind], (kind,), problems)
         for name, entry in normal["models"].items():
             if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
                 normal["models"][name] = made

@@ -1,6 +1,6 @@
-"""A Hugging Face `config.json` as a `ModelSpec`: key variants and defaults of each family, and the facts no file states.
+"""A Hugging Face `config.json` as a `ModelSpec`: key variants and defaults of each family, and facts that no file has.
 
-Defaults and unwritten facts are those of transformers 5.24.0, whose classes the executed side builds from the same file.
+Defaults and unwritten facts are those of transformers 5.24.0, whose classes the executed side builds from that file.
 Whatever decides a tensor or a product is either read, or defaulted and named in the notes, or refused.
 """
 
@@ -100,7 +100,7 @@ class Keys:
         """Heads that fill the width unless `head_dim` says otherwise."""
         if head_dim is None:
             if d % heads:
-                raise ModelError("num_attention_heads", f"{heads} does not divide the width {d}, and there is no head_dim")
+                raise ModelError("num_attention_heads", f"{heads} does not divide the width {d}; no head_dim")
             head_dim = d // heads
         if heads % kv_heads:
             raise ModelError("num_key_value_heads", f"{kv_heads} does not divide the {heads} attention heads")
@@ -244,6 +244,10 @@ def _falcon(name: str, keys: Keys) -> ModelSpec:
         norms = keys.integer("num_ln_in_parallel_attn", 2, 1, 2)
     else:
         h_kv, norms = 1 if multi_query else h, 1 if parallel else 2
+        if not multi_query and keys.derived("num_kv_heads", h, "as many as attention heads") != h:
+            raise ModelError(
+                "num_kv_heads", f"not {h}, without multi_query and new_decoder_architecture: no such Falcon runs"
+            )
     alibi = keys.flag("alibi", False)
     f = keys.derived("ffn_hidden_size", 4 * d, "4 times the width")
     layer = Layer(
@@ -285,7 +289,8 @@ class Gated:
     attention_bias: bool | None = False  # default of the key; None: the family has no such key and no such bias
     query_key_value_bias: bool = False  # unwritten: biases on q, k and v alone (Qwen2)
     feedforward_bias: bool | None = None  # default of mlp_bias; None: the family has no such key
-    window: str = "none"  # none | all (layers) | upper (from max_window_layers) | pattern | flag (all, if use_sliding_window)
+    # Windowed layers: none | all | upper (from max_window_layers on) | pattern | flag (all, if use_sliding_window).
+    window: str = "none"
     sliding_window: int | None = None
     pattern: int = 0  # one full layer in so many
     query_key_norm: str = "none"
@@ -559,7 +564,7 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
     h = keys.integer("num_attention_heads", family.num_attention_heads)
     h_kv = keys.derived("num_key_value_heads", h, "as many as attention heads")
     if h_kv != h:
-        raise ModelError("num_key_value_heads", f"{h_kv}; a latent gives every one of the {h} attention heads its own key")
+        raise ModelError("num_key_value_heads", f"{h_kv}; a latent serves each of the {h} attention heads")
     bias = keys.flag("attention_bias", False)
     r_q = keys.optional("q_lora_rank", 1536)
     latent = Latent(
@@ -639,8 +644,8 @@ def read(name: str, config: dict[str, Any]) -> tuple[ModelSpec, list[str]]:
     notes: list[str] = []
     keys = Keys(_text_part(config, notes), notes)
     kind = keys.config.get("model_type")
-    if kind is None:
-        raise ModelError("model_type", f"missing; known: {', '.join(KNOWN)}")
+    if not isinstance(kind, str):
+        raise ModelError("model_type", f"missing or no name; known: {', '.join(KNOWN)}")
     if kind in GATED:
         return _gated(name, keys, GATED[kind]), notes
     if kind in DEEPSEEK:

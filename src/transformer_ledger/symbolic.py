@@ -7,10 +7,10 @@ is shown and what runs in a browser is the function that computed the ledgers, n
 from __future__ import annotations
 
 import inspect
+import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
-from itertools import pairwise
 from typing import Any
 
 import sympy
@@ -73,10 +73,11 @@ def mathml(expr: Any, block: bool = False) -> str:
 
 def identifier(name: str) -> str:
     """MathML of the notation's symbol `name`."""
-    base, _, index = SYMBOLS[name].latex.partition("_") if name in SYMBOLS else (name, "", "")
-    marked = f'<mi data-symbol="{escape(name)}">{escape(base)}</mi>'
+    base, _, index = (SYMBOLS[name].latex if name in SYMBOLS else name).partition("_")
+    if base.startswith("\\"):
+        base = unicodedata.lookup(f"GREEK SMALL LETTER {base[1:]}")
     if not index:
-        return marked
+        return f'<mi data-symbol="{escape(name)}">{escape(base)}</mi>'
     return f'<msub data-symbol="{escape(name)}"><mi>{escape(base)}</mi><mi>{escape(index.strip("{}"))}</mi></msub>'
 
 
@@ -143,10 +144,10 @@ def _product(factors: list[Any]) -> str:
     if len(factors) < 2:
         return _mathml(factors[0]) if factors else "<mn>1</mn>"
     text = _factor(factors[0])
-    for before, factor in pairwise(factors):
+    for factor in factors[1:]:
         # Two numbers side by side would read as one.
-        text += ("<mo>·</mo>" if factor.is_Number or (before.is_Number and factor.is_Pow and factor.base.is_Number)
-                 else "<mo>&#x2062;</mo>") + _factor(factor)
+        base = factor.base if factor.is_Pow else factor
+        text += ("<mo>·</mo>" if base.is_Number else '<mo lspace=".07em">&#x2062;</mo>') + _factor(factor)
     return f"<mrow>{text}</mrow>"
 
 

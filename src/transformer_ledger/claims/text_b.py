@@ -11,8 +11,9 @@ CLAIMS: tuple[Claim, ...] = (
         "B1.1",
         "Parameters of the teaching decoder",
         "teaching_parameters",
-        "The teaching decoder (learned positions, multi-head attention without biases, GELU feed-forward with biases, "
-        "LayerNorms with biases, untied head without bias) has 2Vd + Cd + N(4d² + 2df + f + 5d) + 2d parameters in N layers.",
+        "The teaching decoder (learned positions, multi-head attention without biases, GELU feed-forward with "
+        "biases, LayerNorms with biases, untied head without bias) has 2Vd + Cd + N(4d² + 2df + f + 5d) + 2d "
+        "parameters in N layers.",
         "2Vd + Cd + N(4d² + 2df + f + 5d) + 2d",
         "confirmed",
     ),
@@ -20,7 +21,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B1.2",
         "Parameters of the teaching decoder",
         "teaching_parameters",
-        "The number of parameters does not depend on the length T of the input; C is the number of rows of the position table.",
+        "The number of parameters does not depend on the length T of the input; C is the number of rows of the "
+        "position table.",
         None,
         "confirmed",
     ),
@@ -28,8 +30,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B1.3",
         "Parameters of the teaching decoder",
         "teaching_parameters",
-        "The attention probabilities of one layer are one tensor of shape [B, h, T, T], so their memory grows with the "
-        "square of the length.",
+        "The attention probabilities of one layer are one tensor of shape [B, h, T, T], so their memory grows "
+        "with the square of the length.",
         "[B, h, T, T]",
         "confirmed",
     ),
@@ -37,7 +39,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B2.1",
         "Training state",
         "training_state",
-        "Training in fp32 with AdamW keeps 16 bytes a parameter: 4 for the weight, 4 for the gradient and 8 for the two moments.",
+        "Training in fp32 with AdamW keeps 16 bytes a parameter: 4 for the weight, 4 for the gradient and 8 for "
+        "the two moments.",
         "16",
         "confirmed",
     ),
@@ -45,8 +48,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B2.2",
         "Training state",
         "training_state",
-        "Sixteen bytes a parameter is not a law: other recipes keep other amounts, and activations, batches, work space "
-        "and the allocator's reserve are not part of it.",
+        "Sixteen bytes a parameter is not a law: other recipes keep other amounts, and activations, batches, "
+        "work space and the allocator's reserve are not part of it.",
         None,
         "confirmed",
     ),
@@ -54,8 +57,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B3.1",
         "Matrix products",
         "matmul_scaling",
-        "With a multiply-add counted as 2 FLOPs, one layer's forward pass costs 8BTd² for the four projections, 4BTdf for "
-        "the feed-forward and 4BT²d for scores and weighted values.",
+        "With a multiply-add counted as 2 FLOPs, one layer's forward pass costs 8BTd² for the four projections, "
+        "4BTdf for the feed-forward and 4BT²d for scores and weighted values.",
         "8BTd², 4BTdf, 4BT²d",
         "confirmed",
     ),
@@ -63,7 +66,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B3.2",
         "Matrix products",
         "matmul_scaling",
-        "A dense attention product costs the same with a causal mask as without it: masking a score does not skip its multiplication.",
+        "A dense attention product costs the same with a causal mask as without it: masking a score does not "
+        "skip its multiplication.",
         None,
         "confirmed",
     ),
@@ -71,7 +75,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B3.3",
         "Matrix products",
         "matmul_scaling",
-        "Doubling the length doubles the projections' work and quadruples attention's own; doubling the batch doubles both.",
+        "Doubling the length doubles the projections' work and quadruples attention's own; doubling the batch "
+        "doubles both.",
         "×2, ×4; ×2, ×2",
         "confirmed",
     ),
@@ -79,7 +84,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B4.1",
         "Rotary positions",
         "rope_algebra",
-        "For plane rotations R(a)ᵀR(b) = R(b − a), so a rotated query and a rotated key see the difference of their positions alone.",
+        "For plane rotations R(a)ᵀR(b) = R(b − a), so a rotated query and a rotated key see the difference of "
+        "their positions alone.",
         "R(a)ᵀR(b) = R(b − a)",
         "confirmed",
     ),
@@ -87,8 +93,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B4.2",
         "Rotary positions",
         "rope_algebra",
-        "The frequencies ω_i = 10000^(−2i/d_h), i = 0 … d_h/2 − 1, are a convention: any base gives a rotary encoding with "
-        "the same properties, provided that the head width is even.",
+        "The frequencies ω_i = 10000^(−2i/d_h), i = 0 … d_h/2 − 1, are a convention: any base gives a rotary "
+        "encoding with the same properties, provided that the head width is even.",
         "10000^(−2i/d_h)",
         "confirmed",
     ),
@@ -96,8 +102,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B4.3",
         "Rotary positions",
         "rope_algebra",
-        "With query and key at the same position the rotated dot product is the unrotated one, and moving both positions by "
-        "one shift leaves it unchanged.",
+        "With query and key at the same position the rotated dot product is the unrotated one, and moving both "
+        "positions by one shift leaves it unchanged.",
         None,
         "confirmed",
     ),
@@ -105,8 +111,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B4.4",
         "Rotary positions",
         "rope_algebra",
-        "That the rotation can be computed at any position does not make the context unlimited: the angle's rounding error "
-        "grows with the position, and slow pairs reach angles that training never showed.",
+        "That the rotation can be computed at any position does not make the context unlimited: the angle's "
+        "rounding error grows with the position, and slow pairs reach angles that training never showed.",
         None,
         "confirmed",
     ),
@@ -122,8 +128,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B5.1",
         "Grouped queries",
         "grouped_query",
-        "In grouped-query attention query head i reads key/value head ⌊i/g⌋ with g = h_q/h_kv: of eight query heads over two "
-        "key/value heads, 0–3 read head 0 and 4–7 read head 1.",
+        "In grouped-query attention query head i reads key/value head ⌊i/g⌋ with g = h_q/h_kv: of eight query "
+        "heads over two key/value heads, 0–3 read head 0 and 4–7 read head 1.",
         "0–3 → 0, 4–7 → 1",
         "confirmed",
     ),
@@ -139,18 +145,21 @@ CLAIMS: tuple[Claim, ...] = (
         "B5.3",
         "Grouped queries",
         "grouped_query",
-        "At d = 128 with eight query and two key/value heads of 16, query and output projections together have 32,776 weights, key "
-        "and value projections 81,912, and the sum is 40,960 of multi-head attention's 65,536, five eighths.",
+        "At d = 128 with eight query and two key/value heads of 16, query and output projections together have "
+        "32,776 weights, key and value projections 81,912, and the sum is 40,960 of multi-head attention's "
+        "65,536, five eighths.",
         "32,776; 81,912; 40,960 of 65,536; 5/8",
         "refuted",
-        "Two misprints. Query and output projections have 2d² = 32,768 weights (printed 32,776), key and value projections "
-        "2d·h_kv·d_h = 8,192 (printed 81,912). The sum 40,960, the 65,536 and the five eighths are right.",
+        "Two misprints. Query and output projections have 2d² = 32,768 weights (printed 32,776), key and value "
+        "projections 2d·h_kv·d_h = 8,192 (printed 81,912). The sum 40,960, the 65,536 and the five eighths are "
+        "right.",
     ),
     Claim(
         "B5.4",
         "Grouped queries",
         "grouped_query",
-        "Copying the key/value heads out to all query heads gives the same outputs and loses the memory that grouping saves.",
+        "Copying the key/value heads out to all query heads gives the same outputs and loses the memory that "
+        "grouping saves.",
         None,
         "confirmed",
     ),
@@ -198,7 +207,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B7.1",
         "Gated feed-forward",
         "gated_feedforward",
-        "The gated feed-forward is F(x) = [SiLU(xW_g) ⊙ (xW_u)]W_d with W_g and W_u of shape [d, f] and W_d of shape [f, d].",
+        "The gated feed-forward is F(x) = [SiLU(xW_g) ⊙ (xW_u)]W_d with W_g and W_u of shape [d, f] and W_d of "
+        "shape [f, d].",
         "[SiLU(xW_g) ⊙ (xW_u)]W_d",
         "confirmed",
     ),
@@ -206,7 +216,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B7.2",
         "Gated feed-forward",
         "gated_feedforward",
-        "At an equal number of weights the gated feed-forward is two thirds as wide as the plain one: f = 4d becomes 8d/3.",
+        "At an equal number of weights the gated feed-forward is two thirds as wide as the plain one: f = 4d "
+        "becomes 8d/3.",
         "8d/3",
         "confirmed",
     ),
@@ -214,7 +225,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B7.3",
         "Gated feed-forward",
         "gated_feedforward",
-        "The gate's third matrix is not free: at equal width it adds half as many weights and FLOPs again, at equal budget it adds none.",
+        "The gate's third matrix is not free: at equal width it adds half as many weights and FLOPs again, at "
+        "equal budget it adds none.",
         None,
         "confirmed",
     ),
@@ -222,8 +234,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B8.1",
         "Online softmax",
         "online_softmax",
-        "Attention that reads its keys block by block, keeping a running maximum m, denominator a and numerator o, gives what "
-        "the dense softmax gives.",
+        "Attention that reads its keys block by block, keeping a running maximum m, denominator a and numerator "
+        "o, gives what the dense softmax gives.",
         "1e-12",
         "confirmed",
     ),
@@ -239,8 +251,8 @@ CLAIMS: tuple[Claim, ...] = (
         "B8.3",
         "Online softmax",
         "online_softmax",
-        "Masking after the block's maximum is taken, or a row with every key masked, gives undefined values unless the "
-        "algorithm says what to return.",
+        "Masking after the block's maximum is taken, or a row with every key masked, gives undefined values "
+        "unless the algorithm says what to return.",
         None,
         "confirmed",
     ),

@@ -1,15 +1,15 @@
 """What a decoder really holds and runs, counted: parameters, operations, cache and optimiser state, by component.
 
 Layers of one kind run the same products on the same shapes, so the costly runs are made on a decoder with one layer of
-each kind, at full width, and each layer's counts stand for its `copies`. `full_depth` runs the whole decoder once and
-is what that shortcut is held against.
+each kind, at full width, and each layer's counts stand for its `copies`. A forward pass of the whole decoder, layer
+after layer (`forward_flops`), is what that shortcut is held against.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -147,13 +147,11 @@ def forward_backward(kinds: Kinds, batch: int, tokens: int) -> tuple[Counter[str
         return forward, _components(kinds, counter)
 
 
-def full_depth_flops(model: Decoder, batch: int, tokens: int) -> tuple[int, int]:
-    """FLOPs of a forward pass, and with its backward, of the whole decoder, layer after layer."""
-    with FlopCounterMode(display=False) as counter:
-        logits = model(token_ids(batch, tokens))
-        forward = counter.get_total_flops()
-        logits.sum().backward()
-        return forward, counter.get_total_flops()
+def forward_flops(run: Callable[[], Any]) -> int:
+    """FLOPs of a pass without gradients."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
 
 
 def fill(model: Decoder, cache: Cache, batch: int, positions: int) -> None:
@@ -175,11 +173,10 @@ def decode(kinds: Kinds, batch: int, context: int) -> Counter[str]:
 
 
 def cache_bytes(kinds: Kinds, batch: int, context: int, dtype: str) -> dict[str, int]:
-    """Bytes held by each policy's cache once `context` positions are in it, the last one decoded."""
+    """Bytes held by each policy's cache with `context` positions in it."""
     held = {}
     for policy, cache in (("needed", Cache(dtype)), ("reserved", Reserved(dtype, context))):
-        fill(kinds.model, cache, batch, context - 1)
-        fill(kinds.model, cache, batch, 1)
+        fill(kinds.model, cache, batch, context)
         held[policy] = sum(
             copies * storage_bytes(part for parts in cache.kept[index] for part in parts)
             for index, copies in enumerate(kinds.copies)

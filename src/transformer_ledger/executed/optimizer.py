@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -16,6 +18,9 @@ ITEMS = {
     "exp_avg_sq": "second_moment",
     "max_exp_avg_sq": "largest_second_moment",
     "momentum_buffer": "first_moment",
+    "row_var": "second_moment",
+    "col_var": "second_moment",
+    "variance": "second_moment",
     "step": "step",
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -26,7 +31,31 @@ def _optimizer(name: str, tensors: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(tensors, foreach=True, amsgrad=name == "adamw-amsgrad")
     if name in ("sgd", "sgd-momentum"):
         return torch.optim.SGD(tensors, lr=1e-3, momentum=0.9 if name == "sgd-momentum" else 0.0, foreach=True)
-    raise ValueError(f"unknown optimizer {name!r}; known: adamw, adamw-amsgrad, sgd, sgd-momentum")
+    if name == "adafactor":
+        return torch.optim.Adafactor(tensors, foreach=False)
+    raise ValueError(f"unknown optimizer {name!r}; known: adamw, adamw-amsgrad, sgd, sgd-momentum, adafactor")
+
+
+@contextmanager
+def _numbers_from_meta() -> Iterator[None]:
+    """Lets Adafactor read a norm from a meta tensor, as 1: it scales an update and shapes nothing."""
+    item = Tensor.item
+    with mock.patch.object(Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else item(tensor)):
+        yield
+
+
+def _stored(value: Tensor, dtype: str) -> list[Tensor]:
+    """A moment as the recipe stores it; int8-g256 is one byte a number and an fp32 scale for each 256 in a row."""
+    name, _, group = dtype.partition("-g")
+    if not group:
+        return [value.to(DTYPES[name])]
+    if name != "int8":
+        raise ValueError(f"unknown dtype {dtype!r} for moments; known: {', '.join(DTYPES)}, and int8-g256")
+    flat = value.flatten()
+    blocks = torch.nn.functional.pad(flat, (0, -flat.numel() % int(group))).unflatten(0, (-1, int(group)))
+    scale = blocks.abs().amax(1).float()
+    codes = (blocks / scale.clamp(min=1e-30).unsqueeze(1) * 127 + 128).round().to(torch.uint8)
+    return [codes.flatten()[: flat.numel()].clone(), scale]
 
 
 def step(
@@ -55,12 +84,14 @@ def step(
                 # ASSUME gradients of another dtype than what is stepped are converted one at a time: nothing stays.
                 target.grad = gradient.to(target.dtype)
     optimizer = _optimizer(recipe["optimizer"], stepped)
-    optimizer.step()
+    with _numbers_from_meta():
+        optimizer.step()
     for items, target in zip(kept, stepped, strict=True):
         for key, value in optimizer.state[target].items():
             if not isinstance(value, Tensor):
                 continue  # SGD without momentum keeps a None
-            if key != "step":  # torch keeps moments like the stepped weights; the recipe may store them otherwise
-                value = value.to(DTYPES[recipe["moments"]])
-            items.setdefault((ITEMS[key], NAMES[value.dtype]), []).append(value)
+            # torch keeps moments in the type of what it steps; the recipe may store them otherwise.
+            dtype = NAMES[value.dtype] if key == "step" else recipe["moments"]
+            stored = [value] if key == "step" else _stored(value, dtype)
+            items.setdefault((ITEMS[key], dtype), []).extend(stored)
     return kept

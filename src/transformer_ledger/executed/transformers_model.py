@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, StaticCache
 
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
-from transformer_ledger.executed.count import CountError, by_module, own_inputs, token_ids
+from transformer_ledger.executed.count import CountError, by_module, forward_flops, own_inputs, token_ids
 from transformer_ledger.model import Attention, ModelSpec
 
 QKV = "query+key+value"
@@ -33,6 +33,8 @@ COMPONENTS = tuple(
         (r"\.(embed_tokens|embed_in|wte|word_embeddings)", "token_embedding"),
         (r"\.(wpe|embed_positions)", "position_embedding"),
         (r"\.word_embeddings_layernorm", "embedding_norm"),
+        (r"\.project_in", "embedding_projection"),
+        (r"\.project_out", "head_projection"),
         (r"(lm_head|embed_out)", "head"),
         (r"\.q_proj", "attention.query"),
         (r"\.k_proj", "attention.key"),
@@ -61,6 +63,9 @@ COMPONENTS = tuple(
         (r"(norm\w*|layernorm|ln_\w+|layer_norm)", "norm"),
     )
 )
+
+
+SEEN = ("attention.query", "attention.scores", "attention.values", "feedforward.up", "feedforward.down", "head")
 
 
 def _component(path: str) -> str:
@@ -149,28 +154,25 @@ class Runner:
             classes = tuple(type(module) for module in layer.modules())
             kinds.setdefault((types[index], shapes, classes), []).append(index)
         self.copies = {members[0]: len(members) for members in kinds.values()}
-        self.outputs: int | None = None
+        self.skips = [Skip(None) for _ in self.whole]
 
-    def full_depth(self, batch: int, tokens: int) -> tuple[int, int]:
-        """FLOPs of a forward pass, and with its backward, of all layers."""
+    def full_depth(self, batch: int, tokens: int) -> int:
+        """FLOPs of a forward pass through all layers; learns the form of a layer's output."""
 
         def note(_: nn.Module, __: Any, output: Any) -> None:
-            self.outputs = len(output) if isinstance(output, tuple) else None
+            for skip in self.skips:
+                skip.outputs = len(output) if isinstance(output, tuple) else None
 
         handle = self.whole[0].register_forward_hook(note)
-        with FlopCounterMode(display=False) as counter:
-            logits = self.model(token_ids(batch, tokens), use_cache=True).logits
-            forward = counter.get_total_flops()
-            logits.sum().backward()
+        flops = forward_flops(lambda: self.model(token_ids(batch, tokens), use_cache=True))
         handle.remove()
-        self.model.zero_grad()
-        return forward, counter.get_total_flops()
+        return flops
 
     @contextmanager
     def only(self, *active: int) -> Iterator[None]:
         """The model with all layers skipped but the `active` ones."""
         for index in range(len(self.whole)):
-            self.layers[index] = self.whole[index] if index in active else Skip(self.outputs)
+            self.layers[index] = self.whole[index] if index in active else self.skips[index]
         try:
             yield
         finally:
@@ -198,7 +200,7 @@ class Runner:
         counts["attention.values"] = products - counts["attention.scores"]
         return counts
 
-    def whole_count(self, run: Callable[[], Counter[str]]) -> Counter[str]:
+    def whole_count(self, run: Callable[[], list[Counter[str]]]) -> list[Counter[str]]:
         """Counts of the whole model from those of `run` with no layer, the first, and the first with one of each kind.
 
         The first layer always runs: its cache tells the others how long the sequence is.
@@ -207,65 +209,79 @@ class Runner:
             outside = run()
         with self.only(0):
             first = run()
-        total = Counter(outside)
+        totals = [Counter(counts) for counts in outside]
         for index, copies in self.copies.items():
-            before, after = (outside, first) if index == 0 else (first, None)
-            if after is None:
+            before, after = outside, first
+            if index:
+                before = first
                 with self.only(0, index):
                     after = run()
-            for component in after:
-                total[component] += copies * (after[component] - before[component])
-        return total
+            for total, more, less in zip(totals, after, before, strict=True):
+                for component in more:
+                    total[component] += copies * (more[component] - less[component])
+        for total in totals:  # fused attention and grouped experts would count as nothing
+            unseen = [name for name in SEEN if total[name] <= 0]
+            if unseen:
+                raise CountError(f"{self.spec.name}: no operation counted in {', '.join(unseen)} of transformers")
+        return totals
 
     def forward_backward(self, batch: int, tokens: int) -> tuple[Counter[str], Counter[str]]:
         """FLOPs by component of a forward pass over `tokens` positions, and of that pass with its backward."""
 
-        def run(backward: bool) -> Counter[str]:
+        def run() -> list[Counter[str]]:
             with own_inputs(), FlopCounterMode(display=False) as counter:
                 logits = self.model(token_ids(batch, tokens), use_cache=True).logits
-                if backward:
-                    logits.sum().backward()
-                return self._components(counter)
+                forward = self._components(counter)
+                logits.sum().backward()
+                return [forward, self._components(counter)]
 
-        counts = self.whole_count(lambda: run(False)), self.whole_count(lambda: run(True))
+        forward, both = self.whole_count(run)
         self.model.zero_grad()
-        return counts
+        return forward, both
 
     def decode(self, batch: int, context: int) -> Counter[str]:
         """FLOPs by component of one new token a sequence with `context` − 1 positions in a dynamic cache."""
 
-        def run() -> Counter[str]:
+        def run() -> list[Counter[str]]:
             cache = DynamicCache(config=self.model.config)
             with torch.no_grad():
                 if context > 1:
                     self.model(token_ids(batch, context - 1), cache=cache, use_cache=True)
                 with FlopCounterMode(display=False) as counter:
                     self.model(token_ids(batch, 1), cache=cache, use_cache=True)
-                return self._components(counter)
+                return [self._components(counter)]
 
-        return self.whole_count(run)
+        return self.whole_count(run)[0]
 
     def cache_bytes(self, batch: int, context: int) -> dict[str, int]:
-        """Bytes of keys and values in transformers' two caches once `context` positions are in, the last one decoded.
+        """Bytes of keys and values in transformers' two caches.
 
-        `dynamic` is what the cache keeps, not the storage behind a kept view; `static` is what it allocates.
+        `dynamic` is what the cache keeps once `context` positions are in, the last one decoded (not the storage behind
+        a kept view); `static` is what it allocates for `context` positions with the first token.
         """
         held = {}
         caches = (
-            ("dynamic", DynamicCache(config=self.model.config)),
-            ("static", StaticCache(config=self.model.config, max_cache_len=context)),
+            ("dynamic", DynamicCache(config=self.model.config), (context - 1, 1)),
+            ("static", StaticCache(config=self.model.config, max_cache_len=context), (1,)),
         )
-        for policy, cache in caches:
+        for policy, cache, lengths in caches:
             with torch.no_grad(), self.only(*self.copies):
-                for tokens in (context - 1, 1):
-                    if tokens:
-                        self.model(token_ids(batch, tokens), cache=cache, use_cache=True)
+                for tokens in filter(None, lengths):
+                    self.model(token_ids(batch, tokens), cache=cache, use_cache=True)
             kept = [[cache.layers[index].keys, cache.layers[index].values] for index in self.copies]
             if policy == "dynamic":  # the kept positions of a window are a view into one more
                 kept = [[tensor.clone() for tensor in pair] for pair in kept]
             held[policy] = sum(
                 copies * storage_bytes(pair) for copies, pair in zip(self.copies.values(), kept, strict=True)
             )
+        # What attention needs is w positions a window, as the static cache has them; where every layer is full, that is
+        # also what an engine reserves. Falcon's new layout stores a copy a query head: neither.
+        attention = [self.spec.each_layer()[index].attention for index in self.copies]
+        heads = [1 if own.latent else own.kv_heads for own in attention]
+        if heads == [pair[0].shape[1] for pair in kept]:
+            held["needed"] = held["static"]
+            if all(own.window is None for own in attention):
+                held["reserved"] = held["static"]
         return held
 
 
@@ -295,16 +311,13 @@ def rows(
     model = build(hf_config)
     made = make("parameters", parameters(model, spec))
     runner = Runner(model, spec)
-    walked: tuple[int, int] | None = None
     dtypes = [name for name in cache_dtypes if name in DTYPES and DTYPES[name].itemsize > 1]
-    for name, load in workloads.items():
+    for number, (name, load) in enumerate(workloads.items()):
         batch, context = load["batch"], load["context"]
-        if walked is None:
-            walked = runner.full_depth(batch, context)
-            by_kinds = tuple(count.total() for count in runner.forward_backward(batch, context))
-            if walked != by_kinds:
-                raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {by_kinds} by kinds")
+        walked = None if number else runner.full_depth(batch, context)
         forward, both = runner.forward_backward(batch, context)
+        if walked not in (None, forward.total()):
+            raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {forward.total()} by kinds")
         made += make("flops", forward, name, "prefill") + make("flops", both, name, "train")
         made += make("flops", runner.decode(batch, context), name, "decode")
         for dtype in dtypes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,29 @@ from transformer_ledger.reference.precision import ARITHMETICS, FP64, Arithmetic
 QUANTITIES = (("forward", "output"), ("backward", "score gradient"), ("backward", "value gradient"))
 
 
-def reference(scores: Array, values: Array, gradient: Array, visible: Array, digits: int) -> tuple[Array, Array, Array]:
-    """Output and both gradients of the dense row in mpmath numbers of `digits` digits; 0 for a masked row."""
+@dataclass(frozen=True)
+class Reference:
+    """An array to high precision: `high` + `low` in fp64 (106 bits), and its first entry as a decimal."""
+
+    high: Array
+    low: Array
+    decimal: str
+
+    def distance(self, x: Array) -> Array:
+        """|x − reference|, entry by entry."""
+        return np.abs((x.astype(np.float64) - self.high) - self.low)
+
+
+def _split(x: Array, digits: int) -> Reference:
+    import mpmath
+
+    high = x.astype(np.float64)
+    low = np.vectorize(lambda exact, near: float(exact - near), otypes=[float])(x, high)
+    return Reference(high, low, mpmath.nstr(x.ravel()[0], digits - 10))
+
+
+def reference(scores: Array, values: Array, gradient: Array, visible: Array, digits: int) -> list[Reference]:
+    """Output and both gradients of the dense row, computed in mpmath to `digits` digits; 0 for a masked row."""
     import mpmath
 
     with mpmath.workdps(digits):
@@ -33,7 +55,7 @@ def reference(scores: Array, values: Array, gradient: Array, visible: Array, dig
             p[visible] = [mpmath.exp(x - largest) for x in s[visible]]
             p = p / p.sum()
         output = p @ v
-        return output, p * (v @ g - output @ g), p[:, None] * g
+        return [_split(x, digits) for x in (output, p * (v @ g - output @ g), p[:, None] * g)]
 
 
 def _bound(
@@ -67,11 +89,9 @@ def rows_of(
     visible: Array,
     blocks: online_softmax.Blocks,
     arithmetic: Arithmetic,
-    exact: tuple[Array, Array, Array],
+    exact: Sequence[Reference],
 ) -> list[dict[str, Any]]:
     """Three rows (output, score gradient, value gradient) for one way of reading one row of scores."""
-    import mpmath
-
     seen = [int(visible[begin:end].sum()) for begin, end in blocks]
     dense_bound = _bound(scores, values, gradient, visible, [], arithmetic)
     read_bound = _bound(scores, values, gradient, visible, [n for n in seen if n], arithmetic)
@@ -88,11 +108,10 @@ def rows_of(
     )
     naive = online_softmax.naive(scores[visible].astype(np.float64), values[visible].astype(np.float64))[0]
 
-    distance = np.vectorize(lambda x, y: float(abs(mpmath.mpf(float(x)) - y)), otypes=[float])
     rows = []
     for i, (direction, quantity) in enumerate(QUANTITIES):
         apart = np.abs(dense[i].astype(np.float64) - read[i].astype(np.float64))
-        far, near = distance(dense[i], exact[i]), distance(read[i], exact[i])
+        far, near = exact[i].distance(dense[i]), exact[i].distance(read[i])
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = np.concatenate([(far / dense_bound[i]).ravel(), (near / read_bound[i]).ravel()])
         rows.append(
@@ -106,8 +125,8 @@ def rows_of(
                 "quantity": quantity,
                 "dense": far.max(),
                 "blocked": near.max(),
-                "reference": float(exact[i].ravel()[0]),
-                "reference_decimal": mpmath.nstr(exact[i].ravel()[0], mpmath.mp.dps - 10),
+                "reference": exact[i].high.ravel()[0],
+                "reference_decimal": exact[i].decimal,
                 "naive": naive if quantity == "output" else None,
                 "difference": apart.max(),
                 "bound": (dense_bound[i] + read_bound[i]).max(),
@@ -200,8 +219,5 @@ def compute(
     `printed`: the text's scores, values and blocks. `drawn`: seed, scores ([mean, standard deviation] each), keys,
     value_dim, block_sizes, orders (ascending, shuffled) and masks (see `hidden`) of random rows.
     """
-    import mpmath
-
-    with mpmath.workdps(reference_digits):
-        rows = printed_rows(printed, dtypes, reference_digits) + drawn_rows(drawn, dtypes, reference_digits)
+    rows = printed_rows(printed, dtypes, reference_digits) + drawn_rows(drawn, dtypes, reference_digits)
     return {"experiment/blocked_softmax": rows, "experiment/blocked_softmax_states": states(printed)}

@@ -1,4 +1,4 @@
-"""The closed forms that the two texts print, whole blocks at a time. The ledgers add up rows instead; claims compare both.
+"""The closed forms that the two texts print, whole blocks at a time; the ledgers add up rows, and claims compare both.
 
 Sources: the texts' own formulas; Su et al. 2021, arXiv:2104.09864 (rotary frequencies); Ainslie et al. 2023,
 arXiv:2305.13245 (groups); Shazeer 2020, arXiv:2002.05202 (gated width at equal budget).

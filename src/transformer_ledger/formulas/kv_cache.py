@@ -25,7 +25,7 @@ def windowed(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
 
 @formula
 def windowed_between_steps(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
-    """The same between two steps: the next token brings its own key, so w − 1 old ones do (transformers' dynamic cache).  [byte]"""
+    """The same between two steps: the next token brings its own key, so w − 1 old ones do.  [byte]"""
     return 2 * B * minimum(T, w - 1) * h_kv * d_h * b
 
 
@@ -36,8 +36,8 @@ def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
 
 
 @formula
-def multi_head_latent(B: Any, T: Any, h: Any, d_h: Any, d_v: Any, b: Any) -> Any:
-    """What a latent replaces: keys and values of every query head.  [byte]"""
+def multi_head(B: Any, T: Any, h: Any, d_h: Any, d_v: Any, b: Any) -> Any:
+    """What shared heads or a latent replace: keys and values of every query head.  [byte]"""
     return B * T * h * (d_h + d_v) * b
 
 

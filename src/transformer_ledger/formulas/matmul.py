@@ -1,8 +1,9 @@
 """FLOPs of one layer's matrix products in one forward pass over B sequences of T new tokens. Unit everywhere: [FLOP].
 
-A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n a token (Kaplan et al. 2020, arXiv:2001.08361,
-section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left out, and an embedding
-lookup costs nothing. T new tokens see S keys each in the `full` convention, which is what a dense kernel runs, mask or not.
+A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n a token (Kaplan et al. 2020,
+arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
+out, and an embedding lookup costs nothing. T new tokens see S keys each in the `full` convention, which is what a dense
+kernel runs, mask or not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scalar operations and bytes of a norm over one vector of width d, with ε, without gain and bias.
 
-Sources: Ba, Kiros and Hinton 2016, arXiv:1607.06450 (LayerNorm); Zhang and Sennrich 2019, arXiv:1910.07467 (RMSNorm). An
-addition, a product, a quotient and a root count as 1 each.
+Sources: Ba, Kiros and Hinton 2016, arXiv:1607.06450 (LayerNorm); Zhang and Sennrich 2019, arXiv:1910.07467 (RMSNorm).
+An addition, a product, a quotient and a root count as 1 each.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def feedforward(d: Any, f: Any) -> Any:
 
 @formula
 def experts(E: Any, d: Any, f: Any) -> Any:
-    """One projection of all experts of a layer: up, gate or down; with E = k, of the experts that a token uses.  [parameter]"""
+    """One projection of all experts of a layer; with E = k, of the experts that a token uses.  [parameter]"""
     return E * d * f
 
 
@@ -176,7 +176,7 @@ def per_expert(E: Any) -> Any:
 
 @formula
 def per_model_component(d: Any) -> Any:
-    """A norm's weight or bias, the bias of a projection to the model's width, or the shared experts' gate.  [parameter]"""
+    """Norm, bias of a projection to the model's width, or gate of the shared experts.  [parameter]"""
     return d
 
 

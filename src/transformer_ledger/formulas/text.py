@@ -32,7 +32,7 @@ class _Put(ast.NodeTransformer):
 def text(function: Callable[..., Any], **inner: Callable[..., Any]) -> str:
     """The expression that `function` returns, as one line of Python.
 
-    `inner` names formulas whose expressions stand in place of a parameter: text(training, F=head) is 3 * (2 * B * T * V * d).
+    `inner` puts other formulas' expressions in place of parameters: text(training, F=head) is 3 * (2 * B * T * V * d).
     Raises ValueError where the function is more than one return of one expression.
     """
     expression = ast.parse(ast.unparse(_expression(function)), mode="eval").body

@@ -15,13 +15,13 @@ IMPLEMENTATIONS = ("ours", "transformers")
 def _totals(
     spec: ModelSpec, workloads: dict[str, Any], cache_dtypes: list[str]
 ) -> Iterator[tuple[str, str, str, str, int]]:
-    """(quantity, workload, phase, component of the execution table, total) of everything that a model's ledgers add up to."""
+    """(quantity, workload, phase, component of the execution table, total) of all that a model's ledgers add up to."""
     every, active = parameters.totals(spec)
     yield "parameters", "", "", "total", every
     yield "active_parameters", "", "", "total", active
     for name, load in workloads.items():
         B, T = load["batch"], load["context"]
-        if T > spec.context:
+        if spec.context < T:
             continue
         for (phase, convention), ran in matmul.RAN.items():
             if convention == "full" or matmul.has_latent(spec):

@@ -17,7 +17,7 @@ def counts(rows: Rows, implementation: str = "ours") -> dict[Key, int]:
             names = ("quantity", "workload", "phase", "component", "part")
             key = tuple(row[name] or "" for name in names)
             out[key] = out.get(key, 0) + row["value"]  # type: ignore[index, arg-type]
-    return out  # type: ignore[return-value]
+    return out
 
 
 def difference(ours: int, executed: int | None) -> int | None:

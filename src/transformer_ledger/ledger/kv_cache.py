@@ -2,8 +2,9 @@
 
 Policies: `needed` is what attention can still read (a windowed layer keeps w positions); `reserved` is what an engine
 that allocates the full length in every layer sets aside. Models with a window also show what transformers' two caches
-hold: `dynamic` (w − 1 positions between two steps) and `static` (w positions). A latent cache (DeepSeek) keeps the latent,
-not the heads.
+hold: `dynamic` (w − 1 positions between two steps) and `static` (w positions). A latent cache (DeepSeek) keeps the
+latent, not the heads. A quantised cache (int4-g64) stores a position's heads side by side, in groups that do not reach
+over the position's end, with a scale and a shift of 16 bits for each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from transformer_ledger.formulas import kv_cache as formulas
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Rows, counts, difference
 from transformer_ledger.ledger.parameters import joined
-from transformer_ledger.ledger.storage import bytes_per_number, whole
+from transformer_ledger.ledger.storage import row_bytes
 from transformer_ledger.model import Attention, ModelSpec
 
 POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "static": "transformers"}
@@ -33,40 +34,38 @@ def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]
     return formulas.windowed_between_steps if policy == "dynamic" else formulas.windowed, {"w": a.window, **heads}
 
 
+def _bytes_per_number(widths: tuple[int, int], dtype: str) -> Fraction:
+    """Bytes of one number where a position stores its keys and its values (or latent and rotated key) in a row each."""
+    return Fraction(sum(row_bytes(width, dtype) for width in widths), sum(widths))
+
+
+def _layer_bytes(a: Attention, B: int, T: int, dtype: str, policy: str) -> Fraction:
+    formula, arguments = layer(a, policy)
+    kv = a.kv_heads * a.head_dim
+    widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (kv, kv)
+    return Fraction(formula(B=B, T=T, b=_bytes_per_number(widths, dtype), **arguments))
+
+
 def cache_bytes(spec: ModelSpec, B: int, T: int, dtype: str, policy: str) -> int:
     """Bytes of T positions of B sequences in all layers."""
-    b = bytes_per_number(dtype)
-    total = Fraction(0)
-    for count, kind in spec.kinds():
-        formula, arguments = layer(kind.attention, policy)
-        total += count * formula(B=B, T=T, b=b, **arguments)
-    return whole(total)
+    return int(sum(count * _layer_bytes(kind.attention, B, T, dtype, policy) for count, kind in spec.kinds()))
 
 
 def bytes_per_token(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
-    """What the T-th position of one sequence adds to the cache; a window that is full adds nothing.
+    """What the T-th position of one sequence adds to the cache; a window that is full adds nothing."""
+    return cache_bytes(spec, 1, T, dtype, policy) - cache_bytes(spec, 1, T - 1, dtype, policy)
 
-    A quantised cache grows by whole groups; this is the mean of one position, rounded up to a byte.
-    """
-    b = bytes_per_number(dtype)
+
+def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> int:
+    """Bytes with a key/value head for every query head and no window."""
     total = Fraction(0)
     for count, kind in spec.kinds():
-        formula, arguments = layer(kind.attention, policy)
-        total += count * (formula(B=1, T=T, b=b, **arguments) - formula(B=1, T=T - 1, b=b, **arguments))
-    return whole(total)
-
-
-def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> Fraction:
-    """Bytes with a key/value head for every query head and no window."""
-    b, total = bytes_per_number(dtype), Fraction(0)
-    for count, kind in spec.kinds():
-        a = kind.attention
-        if a.latent:
-            d_h, d_v = a.latent.nope_dim + a.latent.rope_dim, a.latent.value_dim
-        else:
-            d_h = d_v = a.head_dim
-        total += count * formulas.multi_head_latent(B=B, T=T, h=a.heads, d_h=d_h, d_v=d_v, b=b)
-    return total
+        a, h = kind.attention, kind.attention.heads
+        d_h = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
+        d_v = a.latent.value_dim if a.latent else a.head_dim
+        b = _bytes_per_number((h * d_h, h * d_v), dtype)
+        total += count * formulas.multi_head(B=B, T=T, h=h, d_h=d_h, d_v=d_v, b=b)
+    return int(total)
 
 
 def _heads(spec: ModelSpec) -> tuple[int, int]:
@@ -90,7 +89,7 @@ def compute(
         policies = list(POLICIES) if any(kind.attention.window for _, kind in spec.kinds()) else ["needed", "reserved"]
         for workload, load in workloads.items():
             B, T = load["batch"], load["context"]
-            if T > spec.context:
+            if spec.context < T:
                 continue
             for dtype in cache_dtypes:
                 for policy in policies:
@@ -113,7 +112,7 @@ def compute(
                             "formula": joined([(count, formula) for formula, count in kinds.items()]),
                             "bytes_per_token": bytes_per_token(spec, T, dtype, policy),
                             "bytes": size,
-                            "ratio_to_mha": float(size / multi_head_bytes(spec, B, T, dtype)),
+                            "ratio_to_mha": size / multi_head_bytes(spec, B, T, dtype),
                             "executed_bytes": counted,
                             "difference": difference(size, counted),
                         }

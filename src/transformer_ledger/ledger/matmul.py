@@ -1,4 +1,4 @@
-"""FLOPs of the matrix products of each model, workload and phase, one row a component, held against the executed ones."""
+"""FLOPs of the matrix products of each model, workload and phase, one row a component, each held against what ran."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def compute(
         executed = counts((execution or {}).get(name, []))
         for workload, load in workloads.items():
             B, S = load["batch"], load["context"]
-            if S > spec.context:
+            if spec.context < S:
                 continue
             for phase, conventions in CONVENTIONS.items():
                 T = 1 if phase == "decode" else S

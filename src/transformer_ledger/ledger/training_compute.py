@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.formulas import training_compute as formulas
@@ -12,10 +13,9 @@ SECONDS_PER_DAY = 86400
 
 
 def compute(runs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the ledger: one row a run. `flops_exact` trains on sequences of `context` tokens (the model's, if not given).
+    """Rows of the ledger: one row a run. `flops_exact` trains on sequences of `context` tokens, if given.
 
-    # ASSUME D is a sum of whole sequences' tokens in effect: the count is linear in the tokens, so a last sequence that is
-    # cut short counts by its share.
+    # ASSUME a last sequence that is cut short costs by its share: the exact count is linear in the tokens.
     """
     rows = []
     for name, run in runs.items():
@@ -25,7 +25,7 @@ def compute(runs: dict[str, Any]) -> list[dict[str, Any]]:
         rule = formulas.rule_flops(N, D)
         exact = formulas.exact_flops(matmul.total(spec, 1, T, "train"), D, T)
         G, R, W = run.get("devices"), run.get("flops_per_second_per_device"), run.get("published_device_hours")
-        seconds = formulas.seconds(rule, G, R) if G and R else None
+        seconds = float(formulas.seconds(rule, G, Fraction(R))) if G and R else None
         rows.append(
             {
                 "model": run["model"],

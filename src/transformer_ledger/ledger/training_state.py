@@ -5,6 +5,7 @@ Activations, batches, work space and the allocator's reserve are not in it, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from transformer_ledger.formulas import training_state as formulas
 from transformer_ledger.ledger.counted import Rows, counts, difference
 from transformer_ledger.ledger.parameters import tensors
-from transformer_ledger.ledger.storage import bytes_per_number, whole
+from transformer_ledger.ledger.storage import split, whole
 from transformer_ledger.model import ModelSpec
 
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
@@ -20,11 +21,12 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "sgd-momentum": ("first_moment",),
     "adamw": ("first_moment", "second_moment", "step"),
     "adamw-amsgrad": ("first_moment", "second_moment", "largest_second_moment", "step"),
+    "adafactor": ("second_moment", "step"),
 }
 """Items that an optimiser keeps, as torch.optim holds them; `step` is one number a tensor."""
 
 SHARDED_FROM = {"weights": 3, "gradients": 2, "master_gradients": 2, "step": 4}
-"""ZeRO stage from which the devices divide an item among themselves; every other item from stage 1, step counters never."""
+"""ZeRO stage from which the devices divide an item; every other item from stage 1, step counters never."""
 
 STEP_DTYPE = "fp32"
 
@@ -40,22 +42,39 @@ def items(recipe: Mapping[str, Any]) -> dict[str, str]:
     return held
 
 
+def numbers(shape: tuple[int, ...], item: str, optimizer: str) -> int:
+    """How many numbers an item holds for one tensor; Adafactor keeps the rows' and the columns' means of a matrix."""
+    if item == "step":
+        return 1
+    if optimizer == "adafactor" and item == "second_moment" and len(shape) > 1:
+        return int(formulas.factored(math.prod(shape[:-2]), *shape[-2:]))
+    return math.prod(shape)
+
+
 def compute(
     models: dict[str, Any], recipes: dict[str, Any], execution: Mapping[str, Rows] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of the ledger: one row an item of a recipe of a model."""
+    """Rows of the ledger: one row an item of a recipe of a model.
+
+    `bytes_per_device` is the largest share where the recipe's ZeRO stage divides the item among its devices.
+    """
     rows = []
     for name, data in models.items():
         every = tensors(ModelSpec.from_json(data))
-        N, n = sum(t.parameters for t in every), sum(t.copies for t in every)
+        parameters = sum(t.parameters for t in every)
         executed = counts((execution or {}).get(name, []))
         for recipe, held in recipes.items():
             G, stage = held.get("devices", 1), held.get("zero_stage", 0)
             for item, dtype in items(held).items():
-                b = bytes_per_number(dtype)
-                size = formulas.per_tensor(n, b) if item == "step" else formulas.per_parameter(N, b)
-                sharded = stage >= SHARDED_FROM.get(item, 1)
-                share = formulas.sharded(N, G, b) if sharded else size
+                kept = [(t.copies, numbers(t.shape, item, held["optimizer"])) for t in every]
+                N = sum(copies * count for copies, count in kept)
+                b, group = split(dtype)
+                if group:  # groups do not reach over the end of a tensor
+                    n = sum(copies * -(-count // group) for copies, count in kept)
+                    size = formulas.quantised(N, b, n)
+                else:
+                    size = formulas.per_tensor(N, b) if item == "step" else formulas.per_parameter(N, b)
+                share = formulas.sharded(N, G, Fraction(size, N)) if stage >= SHARDED_FROM.get(item, 1) else size
                 counted = executed.get(("state_bytes", "", recipe, item, dtype))
                 rows.append(
                     {
@@ -63,7 +82,7 @@ def compute(
                         "recipe": recipe,
                         "item": item,
                         "dtype": dtype,
-                        "bytes_per_parameter": float(Fraction(size, N)),
+                        "bytes_per_parameter": float(Fraction(size, parameters)),
                         "bytes": whole(size),
                         "devices": G,
                         "bytes_per_device": whole(share),

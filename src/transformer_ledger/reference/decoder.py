@@ -7,7 +7,7 @@ Leading axes (a batch) pass through.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,18 @@ def feedforward(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array
     return linear(hidden, weights, "down", run)
 
 
-def _under(weights: Weights, prefix: str) -> dict[str, Array]:
+def rotation(spec: ModelSpec, head_dim: int, positions: Any, pairing: str, run: Any) -> Callable[[Array], Array]:
+    """What turns queries and keys (…, T, d_h) at `positions` (T,): the identity where the model has no rotary positions."""
+    if spec.positions != "rope":
+        return lambda x: x
+    angles = positions[:, None] * rope.frequencies(head_dim, spec.rope_base)  # (T, d_h/2)
+    # The table of cosines is stored: like a weight it is what it is, and every pass reads the same one.
+    cos, sin = run.array(np.cos(angles)), run.array(np.sin(angles))
+    return lambda x: rope.rotate(x, cos, sin, pairing, run.join)
+
+
+def under(weights: Weights, prefix: str) -> dict[str, Array]:
+    """The weights whose names begin with `prefix`, named by the rest."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
@@ -152,22 +163,15 @@ def forward(
         # OPT's table begins with two rows that no position uses.
         x = x + own["position_embedding"][positions + spec.position_rows - spec.context]
     for index, layer in enumerate(spec.each_layer()):
-        at, head_dim = f"layers.{index}", layer.attention.head_dim
-
-        def turn(y: Array, head_dim: int = head_dim) -> Array:
-            if spec.positions != "rope":
-                return y
-            angles = positions[:, None] * rope.frequencies(head_dim, spec.rope_base)  # (T, d_h/2)
-            # The table of cosines is stored: like a weight it is what it is, and every pass reads the same one.
-            return rope.rotate(y, run.array(np.cos(angles)), run.array(np.sin(angles)), pairing, run.join)
-
+        at = f"layers.{index}"
+        turn = rotation(spec, layer.attention.head_dim, positions, pairing, run)
         visible = visibility(tokens, causal, layer.attention.window)
-        mine = _under(own, f"{at}.attention.")
+        mine = under(own, f"{at}.attention.")
         joined, pattern = attention(norm(x, f"{at}.norm.0"), mine, layer.attention, visible, turn, run)
         if patterns is not None:
             patterns.append(pattern)
         x = x + linear(joined, mine, "output", run)
-        x = x + feedforward(norm(x, f"{at}.norm.1"), _under(own, f"{at}.feedforward."), layer.feedforward, run)
+        x = x + feedforward(norm(x, f"{at}.norm.1"), under(own, f"{at}.feedforward."), layer.feedforward, run)
     if spec.final_norm:
         x = norm(x, "norm")
     if spec.tied_head:

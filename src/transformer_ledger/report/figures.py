@@ -112,7 +112,7 @@ def parameters_by_part(summary: Rows, labels: Mapping[str, str]) -> Markup | Non
         for label, row in shares.items()
     )
     return pictures.stacked_shares(
-        "picture-parameters", "Parameters by part of the model", text + ".", shares, "parameters"
+        "picture-parameters", "Parameters by part of the model", text + ".", shares
     )
 
 

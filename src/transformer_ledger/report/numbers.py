@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -89,4 +90,20 @@ def anchor(*parts: str) -> str:
     return "".join(character if character.isascii() and (character.isalnum() or character in ".-") else "-" for character in joined)
 
 
-__all__ = ["anchor", "escape", "exact", "grouped", "number", "percent", "scientific", "short", "size"]
+_INDEXED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-zωθ])_(kv|ff|[A-Za-z0-9])(?![A-Za-z0-9_])")
+
+
+def prose(text: str | None) -> Markup:
+    """Escaped text in which d_h and its kin stand with a subscript."""
+    curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
+    return Markup(_INDEXED.sub(r"<i>\1</i><sub>\2</sub>", str(escape(curled))))
+
+
+def plural(unit: str, value: Any) -> str:
+    """A unit beside its number: byte → bytes; FLOP, ratios and rates stay."""
+    if unit in ("", "1"):
+        return ""
+    return unit if value == 1 or "/" in unit or unit.isupper() or unit == "s" else unit + "s"
+
+
+__all__ = ["anchor", "escape", "exact", "grouped", "number", "percent", "plural", "prose", "scientific", "short", "size"]

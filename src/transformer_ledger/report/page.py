@@ -45,6 +45,14 @@ FORMULA_MODULES = (
     training_compute,
     architecture,
 )
+MODULE_TITLES = {
+    "parameters": "Parameters of one tensor",
+    "training_state": "Training state",
+    "kv_cache": "Key/value cache of one layer",
+    "matmul": "Matrix products of one layer",
+    "training_compute": "A whole training run",
+    "architecture": "The texts’ closed forms",
+}
 MARKS = {
     "confirmed": "✓",
     "conditional": "◐",
@@ -265,7 +273,9 @@ def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | N
             entries.append(_formula(name, function_name, function, values, forward, rule))
         text = inspect.getdoc(module) or ""
         lead, _, source = text.partition("\n\n")
-        out.append({"module": name, "lead": lead, "source": source.replace("\n", " "), "entries": entries})
+        lead = re.sub(r" Unit everywhere: \[[^\]]*\]\.", "", lead)
+        title = MODULE_TITLES.get(name, name)
+        out.append({"module": name, "title": title, "lead": lead, "source": source.replace("\n", " "), "entries": entries})
     return out
 
 
@@ -380,6 +390,8 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "anchor": numbers.anchor,
         "number": numbers.number,
+        "plural": numbers.plural,
+        "prose": numbers.prose,
         "percent": lambda value, digits=3: "—" if value is None else numbers.percent(value, digits),
         "short": numbers.short,
         "size": numbers.size,

@@ -77,7 +77,8 @@ def svg(figure: Figure, name: str, title: str, description: str) -> Markup:
     text = re.sub(r'<g id="[^"]*">', "<g>", text)  # groups are never referred to
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
     text = text.replace("xlink:href", "href")
-    text = re.sub(r"font: (?:(\d+) )?([\d.]+)px [^;\"]*", _font, text)
+    text = text.replace("font-family: 'DejaVu Sans'; ", "")  # the page's own face
+    text = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
     text = re.sub(r"\s*\n\s*", "\n", text)
@@ -86,11 +87,6 @@ def svg(figure: Figure, name: str, title: str, description: str) -> Markup:
         f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
     )
     return Markup(head + text)
-
-
-def _font(match: re.Match[str]) -> str:
-    weight = f"font-weight: {match[1]}; " if match[1] else ""
-    return f"{weight}font-size: {match[2]}px"
 
 
 def _spread(positions: Sequence[float], gap: float) -> list[float]:
@@ -112,6 +108,11 @@ def _spread(positions: Sequence[float], gap: float) -> list[float]:
     return out
 
 
+def clipped(label: str, most: int = 20) -> str:
+    """A label that leaves a picture's margin whole."""
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
 def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
     """Names of lines beside their right ends (label, x, y, colour), moved apart where they would touch."""
     height = axes.get_position().height * axes.get_figure().get_size_inches()[1] * 72  # type: ignore[union-attr]
@@ -119,7 +120,7 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> No
     inside = [float(axes.transAxes.inverted().transform(place)[1]) for place in places]
     for (label, _, y, colour), where in zip(ends, _spread(inside, 11 / height), strict=True):
         axes.annotate(
-            label,
+            clipped(label),
             xy=(1.0, where),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -195,14 +196,14 @@ def _power(value: float) -> str:
 
 
 def stacked_shares(
-    name: str, title: str, description: str, shares: Mapping[str, Mapping[str, int]], unit: str
+    name: str, title: str, description: str, shares: Mapping[str, Mapping[str, int]]
 ) -> Markup:
     """Horizontal bars of equal length, one for each outer key, cut into the shares of its parts; totals at the right."""
     parts = list(dict.fromkeys(part for row in shares.values() for part in row))
     with style():
         height = 0.62 + 0.27 * len(shares)
         figure = Figure(figsize=(6.6, height))
-        axes = figure.add_axes((0.19, 0.02, 0.655, 1 - 0.42 / height - 0.02))
+        axes = figure.add_axes((0.19, 0.02, 0.645, 1 - 0.42 / height - 0.02))
         axes.grid(False)
         for side in axes.spines.values():
             side.set_visible(False)
@@ -219,15 +220,14 @@ def stacked_shares(
                     axes.text(left[row] + width / 2, row, f"{100 * width:.0f} %", ha="center", va="center", color=PAPER)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for row, label in enumerate(labels):
-            axes.text(1.015, row, f"{short(sum(shares[label].values()), 4)}", va="center", color=INK)
-        axes.text(1.015, -0.85, unit, va="center", color=SOFT)
-        axes.set_yticks(range(len(labels)), labels)
+            axes.text(1.245, row, short(sum(shares[label].values()), 4), va="center", ha="right", color=INK)
+        axes.set_yticks(range(len(labels)), [clipped(label) for label in labels])
         axes.set_xticks([])
         axes.set_xlim(0, 1)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(parts), handlelength=0.9, handleheight=0.9,
-            columnspacing=1.2, borderaxespad=0.2, handletextpad=0.5,
+            columnspacing=1.1, borderaxespad=0.2, handletextpad=0.5,
         )
         return svg(figure, name, title, description)
 
@@ -238,10 +238,10 @@ def rotations(
     """q and k in the plane, turned by two angles in each view (heading, angle of q, angle of k), with the angle between."""
     reach = 1.15 * max(math.hypot(*q), math.hypot(*k))
     with style():
-        figure = Figure(figsize=(6.6, 2.45))
+        figure = Figure(figsize=(6.6, 2.6))
         for place, (heading, turn_q, turn_k) in enumerate(views):
             width = 1 / len(views)
-            axes = figure.add_axes((place * width + 0.01, 0.02, width - 0.02, 0.82))
+            axes = figure.add_axes((place * width + 0.01, 0.02, width - 0.02, 0.8))
             axes.set_aspect("equal")
             axes.set_axis_off()
             axes.set_xlim(-reach, reach)
@@ -268,12 +268,7 @@ def rotations(
                     (0, 0), 0.8 * reach, 0.8 * reach, theta1=first, theta2=first + abs(span), color=SOFT, linewidth=1
                 )
             )
-            middle = math.radians(first + abs(span) / 2)
-            axes.text(
-                0.62 * reach * math.cos(middle), 0.62 * reach * math.sin(middle), f"{abs(span):.1f}°",
-                ha="center", va="center", color=SOFT,
-            )
-            axes.set_title(heading, loc="center", size=8.5)
+            axes.set_title(f"{heading}\n{abs(span):.1f}° between them", loc="center", size=8.5)
         return svg(figure, name, title, description)
 
 
@@ -289,18 +284,22 @@ def panels(
         figure = Figure(figsize=(6.6, 2.1))
         width = 1 / len(columns)
         for place, (heading, values, goal) in enumerate(columns):
-            axes = figure.add_axes((place * width + 0.055, 0.17, width - 0.075, 0.62))
+            axes = figure.add_axes((place * width + 0.012, 0.17, width - 0.03, 0.62))
             axes.plot(range(len(values)), values, color=SERIES[place], marker="o", markersize=4)
             if goal is not None:
                 axes.axhline(goal, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
             low, high = min([*values, *([goal] if goal is not None else [])]), max([*values, *([goal] if goal is not None else [])])
             pad = 0.25 * ((high - low) or 1)
-            axes.set_ylim(low - pad, high + 1.3 * pad)
+            axes.set_ylim(low - 1.2 * pad, high + 1.3 * pad)
             axes.set_xlim(-0.35, len(values) - 0.65)
             axes.set_xticks(range(len(values)), ticks)
-            axes.yaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter(useOffset=False))
+            axes.tick_params(axis="y", length=0, labelleft=False)  # every point says its value
             for step, value in enumerate(values):
-                axes.annotate(short(value, 4), (step, value), xytext=(0, 5), textcoords="offset points", ha="center", size=7.5)
+                beside = values[max(0, step - 1) : step + 2]
+                below = value == min(beside) and value < max(beside)
+                axes.annotate(
+                    short(value, 4), (step, value), xytext=(0, -11 if below else 5), textcoords="offset points", ha="center", size=7.5
+                )
             axes.set_title(heading)
         return svg(figure, name, title, description)
 

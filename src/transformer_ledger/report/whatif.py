@@ -25,6 +25,13 @@ SIZES = ("L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k")
 """Sizes of a model that the calculator can change, where the model has them."""
 
 
+HELPERS = """const floorDiv = (a, b) => (b < 0n ? floorDiv(-a, -b) : a >= 0n ? a / b : -((b - 1n - a) / b));
+const least = (...all) => all.reduce((a, b) => (b < a ? b : a));
+const greatest = (...all) => all.reduce((a, b) => (b > a ? b : a));
+"""
+"""What `symbolic.javascript` needs in scope; BigInt division alone rounds towards zero."""
+
+
 def _main(spec: ModelSpec) -> Layer:
     """The most frequent kind of layer, the one whose sizes are changed."""
     return max(spec.kinds(), key=lambda pair: pair[0])[1]
@@ -144,17 +151,17 @@ def quoted(value: Any) -> str:
 def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) -> str:
     """JavaScript defining FORMULAS: for each model its functions, for each recipe its bytes, and the rules.
 
-    Every function takes one object of BigInts and returns [numerator, denominator]; the cache's b is bits / (8·group),
-    given as two integers b_bits and b_of.
+    Every function takes one object of BigInts and returns [numerator, denominator]; bytes of one number of the cache are
+    b_above / b_below.
     """
     symbols = {name: symbol(name) for name in (*SIZES, "B", "T", "b", "N", "n", "G")}
-    bits, of = (sympy.Symbol(name, integer=True, positive=True) for name in ("b_bits", "b_of"))
+    above, below = (sympy.Symbol(name, integer=True, positive=True) for name in ("b_above", "b_below"))
     per_model = {}
     for name, model in models.items():
         spec = ModelSpec.from_json(model["spec"])
         varied = vary(spec, {size: symbols[size] for size in sizes(spec)})
         found = quantities(varied, symbols["B"], symbols["T"], symbols["b"])
-        found["cache"] = sympy.sympify(found["cache"]).subs(symbols["b"], bits / of)
+        found["cache"] = sympy.sympify(found["cache"]).subs(symbols["b"], above / below)
         per_model[name] = _object({key: _function(expr) for key, expr in found.items()})
     per_recipe = {
         name: _object({key: _function(expr) for key, expr in state(recipe, symbols["N"], symbols["n"], symbols["G"]).items()})
@@ -163,7 +170,7 @@ def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) 
     rules = {
         name: _function(expression(getattr(training_compute, name))) for name in ("rule_flops", "exact_flops", "seconds")
     }
-    return "const FORMULAS = " + _object(
+    return HELPERS + "const FORMULAS = " + _object(
         {"models": _object(per_model), "recipes": _object(per_recipe), "rules": _object(rules)}
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PEAK_SIZE = 1024  # rows and columns of the square product that measures the peak rate
-COPY_BYTES = 2**28  # of the copy that measures bandwidth: far past the caches
+COPY_BYTES = 2**27  # of the copy that measures bandwidth: far past the caches
 PEAK_REPEATS = 7
 
 
@@ -78,15 +78,13 @@ def measure(works: Sequence[Work], repeats: int) -> list[dict[str, Any]]:
     for _ in range(repeats):
         for work, seconds in zip(works, samples, strict=True):
             seconds.append(once(work.run))
-    medians = {
-        (work.part, work.case): statistics.median(seconds) for work, seconds in zip(works, samples, strict=True)
-    }
+    medians = {(work.part, work.case): statistics.median(seconds) for work, seconds in zip(works, samples, strict=True)}
     counted = {(work.part, work.case): work.flops for work in works}
     rows = []
     for work, seconds, held in zip(works, samples, memory, strict=True):
         q1, median, q3 = statistics.quantiles(seconds, n=4, method="inclusive")
         compute, traffic = work.flops / flops_per_second, work.bytes_moved / bytes_per_second
-        base = (work.part, work.baseline)
+        base = (work.part, work.baseline or work.case)
         rows.append(
             {
                 "case": work.case,

@@ -7,7 +7,7 @@ number that its key/value head holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -34,10 +34,19 @@ def grouped_spec(heads: int, kv_heads: int, head_dim: int) -> ModelSpec:
     return from_architecture(
         "grouped",
         {
-            "layers": 1, "d_model": heads * head_dim, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "d_ff": 1,
-            "vocabulary": 1, "context": 1, "positions": "none", "norm": "rmsnorm", "feedforward": "gelu",
+            "layers": 1,
+            "d_model": heads * head_dim,
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "head_dim": head_dim,
+            "d_ff": 1,
+            "vocabulary": 1,
+            "context": 1,
+            "positions": "none",
+            "norm": "rmsnorm",
+            "feedforward": "gelu",
         },
-    )  # fmt: skip
+    )
 
 
 def _executed(q: Any, k: Any, v: Any) -> Any:
@@ -133,26 +142,60 @@ def _map_rows(largest: int, text: Mapping[str, int], head_dim: int) -> list[dict
             wanted = [formulas.key_value_head(i=i, g=h // h_kv) for i in range(h)]
             wrong += heads_read(attend, h, h_kv, head_dim) != wanted
         rows.append(
-            case("B5.1", f"{name}, all {len(pairs)} pairs up to {largest} heads", "exact", "pairs with another map than ⌊i/g⌋",
-                 wrong, "==", 0, backend="blas" if "NumPy" in name else "torch")
+            case(
+                "B5.1",
+                f"{name}, all {len(pairs)} pairs up to {largest} heads",
+                "exact",
+                "pairs with another map than ⌊i/g⌋",
+                wrong,
+                "==",
+                0,
+                backend="blas" if "NumPy" in name else "torch",
+            )
         )
     h, h_kv = text["heads"], text["kv_heads"]
     found = heads_read(_executed, h, h_kv, head_dim)
     for kv in range(h_kv):
         wanted = [i for i in range(h) if formulas.key_value_head(i=i, g=h // h_kv) == kv]
         rows.append(
-            case("B5.1", f"{h} query heads over {h_kv}: heads {wanted[0]} to {wanted[-1]}", "exact",
-                 f"of them that read key/value head {kv}", sum(found[i] == kv for i in wanted), "==", len(wanted),
-                 backend="torch", printed=f"{kv}", applicable=dict(text) == TEXT_MAP, headline=True)
+            case(
+                "B5.1",
+                f"{h} query heads over {h_kv}: heads {wanted[0]} to {wanted[-1]}",
+                "exact",
+                f"of them that read key/value head {kv}",
+                sum(found[i] == kv for i in wanted),
+                "==",
+                len(wanted),
+                backend="torch",
+                printed=f"{kv}",
+                applicable=dict(text) == TEXT_MAP,
+                headline=True,
+            )
         )
-    modulo = sum(head != i % h_kv for i, head in enumerate(found))
+    modulo = sum([i % h_kv for i in range(h)] != heads_read(_executed, h, h_kv, head_dim) for h, h_kv in pairs)
     rows.append(
-        case("B5.1", f"{h} query heads over {h_kv}, map i mod h_kv", "control", "query heads that read another head", modulo, ">=",
-             1, backend="torch")
+        case(
+            "B5.1",
+            f"map i mod h_kv, all {len(pairs)} pairs up to {largest} heads",
+            "control",
+            "pairs with another map",
+            modulo,
+            ">=",
+            1,
+            backend="torch",
+        )
     )
     tried, refused = _refused(largest, head_dim)
     rows.append(
-        case("B5.1", f"{tried} pairs whose h_kv does not divide h_q", "exact", "pairs refused, kv_heads named", refused, "==", tried)
+        case(
+            "B5.1",
+            f"{tried} pairs whose h_kv does not divide h_q",
+            "exact",
+            "pairs refused, kv_heads named",
+            refused,
+            "==",
+            tried,
+        )
     )
     return rows
 
@@ -175,22 +218,46 @@ def _rounded_rows(heads: int, tokens: int, head_dim: int, seed: int) -> list[dic
             ("B5.4", "heads copied out", _expanded),
         ):
             rows.append(
-                case(claim, f"{name}, {where}", "floating", "largest difference from the reference",
-                     np.abs(attend(q, k, v) - exactly).max(), "<=", 2 * bound.max(),
-                     bound_source="2 × running error bound of the attention", backend="torch")
+                case(
+                    claim,
+                    f"{name}, {where}",
+                    "floating",
+                    "largest difference from the reference",
+                    np.abs(attend(q, k, v) - exactly).max(),
+                    "<=",
+                    2 * bound.max(),
+                    bound_source="2 × running error bound of the attention",
+                    backend="torch",
+                )
             )
         if h_kv < h:
             copied = _reference(SEQUENTIAL, np.arange(h) * h_kv // h)(q, k, v)
             rows.append(
-                case("B5.4", f"heads copied out, {where}", "exact", "outputs whose bits differ", differing(copied, exactly),
-                     "bitwise", 0, backend="sequential")
+                case(
+                    "B5.4",
+                    f"heads copied out, {where}",
+                    "exact",
+                    "outputs whose bits differ",
+                    differing(copied, exactly),
+                    "bitwise",
+                    0,
+                    backend="sequential",
+                )
             )
         if 1 < h_kv < h:
             modulo = _reference(SEQUENTIAL, np.arange(h) % h_kv)(q, k, v)
             rows.append(
-                case("B5.1", f"map i mod h_kv, {where}", "control", "largest difference from the reference",
-                     np.abs(modulo - exactly).max(), ">=", 200 * bound.max(), bound_source="100 × both bounds",
-                     backend="sequential")
+                case(
+                    "B5.1",
+                    f"map i mod h_kv, {where}",
+                    "control",
+                    "largest difference from the reference",
+                    np.abs(modulo - exactly).max(),
+                    ">=",
+                    200 * bound.max(),
+                    bound_source="100 × both bounds",
+                    backend="sequential",
+                )
             )
     return rows
 
@@ -221,24 +288,63 @@ def _byte_rows(cache: Mapping[str, int]) -> list[dict[str, Any]]:
     where = f"{h} and {h_kv} heads of {d_h}, {B} sequences of {T}, fp32"
     formula = cache_formulas.full(B=B, T=T, h_kv=h_kv, d_h=d_h, b=4)
 
-    def row(claim: str, what: str, leg: str, quantity: str, measured: Any, expected: Any, **more: Any) -> dict[str, Any]:
+    def row(
+        claim: str, what: str, leg: str, quantity: str, measured: Any, expected: Any, **more: Any
+    ) -> dict[str, Any]:
         return case(claim, f"{what}, {where}", leg, quantity, measured, "==", expected, backend="torch", **more)
 
     text_ratio = (h, h_kv) == (8, 2)
     return [
-        row("B5.2", "cache of h_kv heads against one of h_q", "exact", "cache of grouped over multi-head attention",
-            Fraction(grouped, full), Fraction(1, 4), printed="1/4", applicable=text_ratio, headline=True),
-        row("B5.2", "cache of h_kv heads against one of h_q", "exact", "ratio, against h_kv/h_q", Fraction(grouped, full),
-            cache_formulas.ratio_to_multi_head(h_kv=Fraction(h_kv), h=h)),
+        row(
+            "B5.2",
+            "cache of h_kv heads against one of h_q",
+            "exact",
+            "cache of grouped over multi-head attention",
+            Fraction(grouped, full),
+            Fraction(1, 4),
+            printed="1/4",
+            applicable=text_ratio,
+            headline=True,
+        ),
+        row(
+            "B5.2",
+            "cache of h_kv heads against one of h_q",
+            "exact",
+            "ratio, against h_kv/h_q",
+            Fraction(grouped, full),
+            cache_formulas.ratio_to_multi_head(h_kv=Fraction(h_kv), h=h),
+        ),
         row("B5.2", "real cache tensors", "exact", "bytes", grouped, formula, unit="byte"),
-        row("B5.2", "as many key/value heads as query heads", "control", "ratio",
-            Fraction(_cached(B, T, h, d_h)[1], full), 1),
+        row(
+            "B5.2",
+            "as many key/value heads as query heads",
+            "control",
+            "ratio",
+            Fraction(_cached(B, T, h, d_h)[1], full),
+            1,
+        ),
         row("B5.4", "broadcast view", "exact", "bytes of storage", storage_bytes(views), formula, unit="byte"),
-        row("B5.4", "heads copied out for one use", "exact", "bytes of storage", storage_bytes(copies), g * formula,
-            unit="byte", headline=True),
+        row(
+            "B5.4",
+            "heads copied out for one use",
+            "exact",
+            "bytes of storage",
+            storage_bytes(copies),
+            g * formula,
+            unit="byte",
+            headline=True,
+        ),
         row("B5.4", "copied-out heads kept in the cache", "exact", "bytes of storage", full, g * formula, unit="byte"),
-        row("B5.4", "broadcast in place of a copy", "control", "bytes lost", storage_bytes(views) - grouped, 0, unit="byte"),
-    ]  # fmt: skip
+        row(
+            "B5.4",
+            "broadcast in place of a copy",
+            "control",
+            "bytes lost",
+            storage_bytes(views) - grouped,
+            0,
+            unit="byte",
+        ),
+    ]
 
 
 def _projection_rows(text: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -274,24 +380,77 @@ def _projection_rows(text: Mapping[str, int]) -> list[dict[str, Any]]:
     d_, kv_, w_ = sympy.symbols("d h_kv d_h", positive=True)
     split = formulas.grouped_attention_parameters(d=d_, h_kv=kv_, d_h=w_)
     return [
-        row("weights of query and output projections", query_output, PRINTED_QUERY_AND_OUTPUT, "stated", printed="32,776",
-            applicable=applicable, **weights),
-        row("weights of key and value projections", key_value, PRINTED_KEY_AND_VALUE, "stated", printed="81,912",
-            applicable=applicable, **weights),
-        row("weights of all four", query_output + key_value, PRINTED_SUM, "stated", printed="40,960", applicable=applicable,
-            **weights),
-        row("weights of multi-head attention", whole, PRINTED_MULTI_HEAD, "stated", printed="65,536", applicable=applicable,
-            **weights),
-        row("share of multi-head attention", Fraction(query_output + key_value, whole), PRINTED_RATIO, "stated", printed="5/8",
-            applicable=applicable, headline=True),
-        row("query and output projections", query_output, int(split.coeff(kv_, 0).subs(d_, d)), "corrected", headline=True,
-            **weights),
-        row("key and value projections", key_value, int(split.coeff(kv_, 1).subs({d_: d, w_: d_h}) * h_kv), "corrected",
-            headline=True, **weights),
+        row(
+            "weights of query and output projections",
+            query_output,
+            PRINTED_QUERY_AND_OUTPUT,
+            "stated",
+            printed="32,776",
+            applicable=applicable,
+            **weights,
+        ),
+        row(
+            "weights of key and value projections",
+            key_value,
+            PRINTED_KEY_AND_VALUE,
+            "stated",
+            printed="81,912",
+            applicable=applicable,
+            **weights,
+        ),
+        row(
+            "weights of all four",
+            query_output + key_value,
+            PRINTED_SUM,
+            "stated",
+            printed="40,960",
+            applicable=applicable,
+            **weights,
+        ),
+        row(
+            "weights of multi-head attention",
+            whole,
+            PRINTED_MULTI_HEAD,
+            "stated",
+            printed="65,536",
+            applicable=applicable,
+            **weights,
+        ),
+        row(
+            "share of multi-head attention",
+            Fraction(query_output + key_value, whole),
+            PRINTED_RATIO,
+            "stated",
+            printed="5/8",
+            applicable=applicable,
+            headline=True,
+        ),
+        row(
+            "query and output projections",
+            query_output,
+            int(split.coeff(kv_, 0).subs(d_, d)),
+            "corrected",
+            headline=True,
+            **weights,
+        ),
+        row(
+            "key and value projections",
+            key_value,
+            int(split.coeff(kv_, 1).subs({d_: d, w_: d_h}) * h_kv),
+            "corrected",
+            headline=True,
+            **weights,
+        ),
         row("all four, against 2d² + 2d·h_kv·d_h", query_output + key_value, grouped, "corrected", **weights),
-        row("as many key/value heads as query heads: saved", whole - formulas.attention_parameters(d=d), 0, "stated",
-            "control", **weights),
-    ]  # fmt: skip
+        row(
+            "as many key/value heads as query heads: saved",
+            whole - formulas.attention_parameters(d=d),
+            0,
+            "stated",
+            "control",
+            **weights,
+        ),
+    ]
 
 
 def compute(

@@ -44,13 +44,29 @@ def _symbolic_rows() -> list[dict[str, Any]]:
     for part, printed in printed_terms(B, T, s["d"], s["f"], s["V"], s["L"]).items():
         ours = sum(product.flops for product in ledger if product.component in PARTS[part])
         rows.append(
-            case("B3.1", f"{part}: the ledger's rows, in symbols", "exact", "terms that differ from the formula",
-                 terms(ours - printed), "==", 0, backend="symbolic")
+            case(
+                "B3.1",
+                f"{part}: the ledger's rows, in symbols",
+                "exact",
+                "terms that differ from the formula",
+                terms(ours - printed),
+                "==",
+                0,
+                backend="symbolic",
+            )
         )
         for symbol, wanted in ((T, 2 if part == "scores and values" else 1), (B, 1)):
             rows.append(
-                case("B3.3", f"{part}, degree in {symbol}", "exact", "degree", sympy.degree(printed, symbol), "==", wanted,
-                     backend="symbolic")
+                case(
+                    "B3.3",
+                    f"{part}, degree in {symbol}",
+                    "exact",
+                    "degree",
+                    sympy.degree(printed, symbol),
+                    "==",
+                    wanted,
+                    backend="symbolic",
+                )
             )
     return rows
 
@@ -73,28 +89,63 @@ def _executed_rows(shape: Shape, batches: Sequence[int], lengths: Sequence[int])
         printed = printed_terms(B, T, shape["d_model"], shape["d_ff"], shape["vocabulary"], shape["layers"])
         for part, wanted in printed.items():
             rows.append(
-                case("B3.1", f"{part}, B {B}, T {T}, {said(shape)}", "exact", f"FLOPs of {part}", _part(counted, part), "==",
-                     wanted, backend="torch", unit="FLOP", headline=(B, T, part) == (batches[-1], lengths[-1], "scores and values"))
+                case(
+                    "B3.1",
+                    f"{part}, B {B}, T {T}, {said(shape)}",
+                    "exact",
+                    f"FLOPs of {part}",
+                    _part(counted, part),
+                    "==",
+                    wanted,
+                    backend="torch",
+                    unit="FLOP",
+                    headline=(B, T, part) == (batches[-1], lengths[-1], "scores and values"),
+                )
             )
         named = {component for components in PARTS.values() for component in components}
         rows.append(
-            case("B3.1", f"softmax, GELU, norms, biases, embeddings, B {B}, T {T}", "exact", "FLOPs counted",
-                 sum(flops for component, flops in counted.items() if component not in named), "==", 0, backend="torch",
-                 unit="FLOP")
+            case(
+                "B3.1",
+                f"softmax, GELU, norms, biases, embeddings, B {B}, T {T}",
+                "exact",
+                "FLOPs counted",
+                sum(flops for component, flops in counted.items() if component not in named),
+                "==",
+                0,
+                backend="torch",
+                unit="FLOP",
+            )
         )
         whole = sum(counted.values())
         rows.append(
-            case("B3.1", f"a multiply-add counted as 1, B {B}, T {T}", "control", "FLOPs that the count is short of",
-                 whole - matmul_formulas.multiply_adds(sum(printed.values())), ">=", 1, backend="torch", unit="FLOP")
+            case(
+                "B3.1",
+                f"a multiply-add counted as 1, B {B}, T {T}",
+                "control",
+                "FLOPs that the count is short of",
+                whole - matmul_formulas.multiply_adds(sum(printed.values())),
+                ">=",
+                1,
+                backend="torch",
+                unit="FLOP",
+            )
         )
     B, T = batches[0], lengths[0]
     for symbol, other, times in (("T", (B, lengths[1]), lengths[1] // T), ("B", (batches[1], T), batches[1] // B)):
         for part in PARTS:
             wanted = times**2 if (symbol, part) == ("T", "scores and values") else times
             rows.append(
-                case("B3.3", f"{part}, {symbol} × {times}", "exact", f"growth of {part} with {symbol}",
-                     Fraction(_part(counts[other], part), _part(counts[B, T], part)), "==", wanted, backend="torch",
-                     headline=symbol == "T" and part in ("projections", "scores and values"))
+                case(
+                    "B3.3",
+                    f"{part}, {symbol} × {times}",
+                    "exact",
+                    f"growth of {part} with {symbol}",
+                    Fraction(_part(counts[other], part), _part(counts[B, T], part)),
+                    "==",
+                    wanted,
+                    backend="torch",
+                    headline=symbol == "T" and part in ("projections", "scores and values"),
+                )
             )
     return rows
 
@@ -107,8 +158,16 @@ def _decode_rows(shape: Shape, batch: int, lengths: Sequence[int]) -> list[dict[
     short, long = (_part(dict(count.decode(kinds, batch, S)), "scores and values") for S in lengths[:2])
     times = lengths[1] // lengths[0]
     return [
-        case("B3.3", f"one new token against a context × {times}", "control", "growth of scores and values",
-             Fraction(long, short), "==", times, backend="torch")
+        case(
+            "B3.3",
+            f"one new token against a context × {times}",
+            "control",
+            "growth of scores and values",
+            Fraction(long, short),
+            "==",
+            times,
+            backend="torch",
+        )
     ]
 
 
@@ -156,25 +215,62 @@ def _mask_rows(shape: Shape, batch: int, lengths: Sequence[int], blocks: Sequenc
         masked = _attention_flops(shape, batch, T, attend(lambda t, s, _: hidden[:t, :s]))
         dense = _attention_flops(shape, batch, T, attend(lambda t, s, _: None))
         rows.append(
-            case("B3.2", f"B {batch}, T {T}, {said(shape)}", "exact", "FLOPs that the mask saves", dense - masked, "==", 0,
-                 backend="torch", unit="FLOP", headline=T == lengths[-1])
+            case(
+                "B3.2",
+                f"B {batch}, T {T}, {said(shape)}",
+                "exact",
+                "FLOPs that the mask saves",
+                dense - masked,
+                "==",
+                0,
+                backend="torch",
+                unit="FLOP",
+                headline=lengths[-1] == T,
+            )
         )
         rows.append(
-            case("B3.2", f"B {batch}, T {T}, masked", "exact", "FLOPs", masked, "==",
-                 formulas.attention_scores_and_values(B=batch, T=T, d=shape["d_model"]), backend="torch", unit="FLOP")
+            case(
+                "B3.2",
+                f"B {batch}, T {T}, masked",
+                "exact",
+                "FLOPs",
+                masked,
+                "==",
+                formulas.attention_scores_and_values(B=batch, T=T, d=shape["d_model"]),
+                backend="torch",
+                unit="FLOP",
+            )
         )
         for block in blocks:
             skipped = _attention_flops(shape, batch, T, skipping(block))
             rows.append(
-                case("B3.2", f"a kernel that skips hidden blocks of {block}, B {batch}, T {T}", "control",
-                     "FLOPs saved", dense - skipped, ">=", 1, backend="torch", unit="FLOP")
+                case(
+                    "B3.2",
+                    f"a kernel that skips hidden blocks of {block}, B {batch}, T {T}",
+                    "control",
+                    "FLOPs saved",
+                    dense - skipped,
+                    ">=",
+                    1,
+                    backend="torch",
+                    unit="FLOP",
+                )
             )
         one = _attention_flops(shape, batch, T, skipping(1))
         heads, d_h = own.heads, own.head_dim
         rows.append(
-            case("B3.2", f"a kernel that skips every hidden pair, B {batch}, T {T}", "exact", "FLOPs of T(T+1)/2 pairs", one,
-                 "==", matmul_formulas.scores_causal(B=batch, T=T, h=heads, d_h=d_h)
-                 + matmul_formulas.values_causal(B=batch, T=T, h=heads, d_v=d_h), backend="torch", unit="FLOP")
+            case(
+                "B3.2",
+                f"a kernel that skips every hidden pair, B {batch}, T {T}",
+                "exact",
+                "FLOPs of T(T+1)/2 pairs",
+                one,
+                "==",
+                matmul_formulas.scores_causal(B=batch, T=T, h=heads, d_h=d_h)
+                + matmul_formulas.values_causal(B=batch, T=T, h=heads, d_v=d_h),
+                backend="torch",
+                unit="FLOP",
+            )
         )
     return rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from transformer_ledger import bounds
 from transformer_ledger.cases import case
 from transformer_ledger.formulas import norms as formulas
+from transformer_ledger.tables import TableError
 
 TEXT_VECTOR = [1, 3]
 TEXT_CONSTANT = 10
@@ -86,16 +87,26 @@ def operations(kind: str, width: int) -> int:
     return done.total()
 
 
-def _torch(kind: str, x: Any, epsilon: float, dtype: str) -> Any:
-    """torch's own norm of vectors (…, width), as float64."""
+def _stored(x: Any, dtype: str) -> Any:
+    """A torch tensor of `dtype`."""
     import torch
+
+    kinds = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
+    return torch.tensor(np.asarray(x, np.float64)).to(kinds[dtype])
+
+
+def _rounded(x: Any, dtype: str) -> Any:
+    """Numbers as `dtype` stores them, in float64."""
+    return _stored(x, dtype).double().numpy()
+
+
+def _torch(kind: str, x: Any, epsilon: float, dtype: str) -> Any:
+    """torch's own norm of a vector (width,), as float64."""
     from torch.nn import functional
 
-    kinds = {"fp64": torch.float64, "fp32": torch.float32}
-    tensor = torch.tensor(np.asarray(x, np.float64)).to(kinds[dtype])
-    shape = tensor.shape[-1:]
+    tensor = _stored(x, dtype)
     norm = functional.layer_norm if kind == "layernorm" else functional.rms_norm
-    return norm(tensor, shape, eps=epsilon).double().numpy()
+    return norm(tensor, tensor.shape, eps=epsilon).double().numpy()
 
 
 def _bound(kind: str, x: Any, epsilon: float, dtype: str) -> Any:
@@ -140,15 +151,33 @@ def vector_rows(vector: Sequence[float], epsilon: float) -> list[dict[str, Any]]
     root = sympy.sqrt(mean_square)
     said = f"({', '.join(map(str, x))})"
 
-    def row(where: str, leg: str, quantity: str, measured: Any, relation: str, wanted: Any, **more: Any) -> dict[str, Any]:
+    def row(
+        where: str, leg: str, quantity: str, measured: Any, relation: str, wanted: Any, **more: Any
+    ) -> dict[str, Any]:
         return case("B6.1", f"{where} of {said}", leg, quantity, measured, relation, wanted, **more)
 
     rows = [
-        row("root mean square", "exact", "its square", mean_square, "==", 5, printed="√5", backend="symbolic",
-            applicable=applicable),
-        row("RMSNorm", "exact", "Σy²/n of the output", sympy.nsimplify(total([y * y for y in made["rmsnorm"]]) / len(x)), "==",
-            1, backend="symbolic"),
-    ]  # fmt: skip
+        row(
+            "root mean square",
+            "exact",
+            "its square",
+            mean_square,
+            "==",
+            5,
+            printed="√5",
+            backend="symbolic",
+            applicable=applicable,
+        ),
+        row(
+            "RMSNorm",
+            "exact",
+            "Σy²/n of the output",
+            sympy.nsimplify(total([y * y for y in made["rmsnorm"]]) / len(x)),
+            "==",
+            1,
+            backend="symbolic",
+        ),
+    ]
     for kind, printed in (("rmsnorm", PRINTED_RMS), ("layernorm", PRINTED_LAYER)):
         for i, text in printed.items():
             if i >= len(x):
@@ -159,33 +188,72 @@ def vector_rows(vector: Sequence[float], epsilon: float) -> list[dict[str, Any]]
             measured = value if value.is_Rational else float(value)
             interval = (Fraction(text) - half, Fraction(text) + half)
             rows.append(
-                row(kind, "exact", f"component {i + 1}", measured, "in", interval, printed=text, backend="symbolic",
-                    bound_source="half a unit of the printed digit", applicable=applicable, headline=True)
+                row(
+                    kind,
+                    "exact",
+                    f"component {i + 1}",
+                    measured,
+                    "in",
+                    interval,
+                    printed=text,
+                    backend="symbolic",
+                    bound_source="half a unit of the printed digit",
+                    applicable=applicable,
+                    headline=True,
+                )
             )
             bounded = _bound(kind, vector, 0.0, "fp64")
             rows.append(
-                row(f"torch's {kind}", "floating", f"component {i + 1}, distance from the exact one",
-                    abs(_torch(kind, vector, 0.0, "fp64")[i] - float(value)), "<=", bounded.error[i],
-                    bound_source="running error bound", backend="torch")
+                row(
+                    f"torch's {kind}",
+                    "floating",
+                    f"component {i + 1}, distance from the exact one",
+                    abs(_torch(kind, vector, 0.0, "fp64")[i] - float(value)),
+                    "<=",
+                    bounded.error[i],
+                    bound_source="running error bound",
+                    backend="torch",
+                )
             )
             with_epsilon = float(_torch(kind, vector, epsilon, "fp64")[i])
             # |y(0) − y(ε)| ≤ |y|·ε/(2r²), as 1 − 1/√(1+t) ≤ t/2; r² is the mean square of what is divided.
             spread = mean_square if kind == "rmsnorm" else mean_square - (total(x) / len(x)) ** 2
             limit = abs(float(value)) * epsilon / (2 * float(spread)) + bounded.error[i]
             rows.append(
-                row(f"torch's {kind}, ε {epsilon:g}", "floating", f"component {i + 1}, distance from ε = 0",
-                    abs(with_epsilon - float(value)), "<=", limit, bound_source="|y|·ε/(2r²), and running error bound",
-                    backend="torch")
+                row(
+                    f"torch's {kind}, ε {epsilon:g}",
+                    "floating",
+                    f"component {i + 1}, distance from ε = 0",
+                    abs(with_epsilon - float(value)),
+                    "<=",
+                    limit,
+                    bound_source="|y|·ε/(2r²), and running error bound",
+                    backend="torch",
+                )
             )
     # Dividing by n − 1 is another norm, and so is a root of the sum.
     n = len(x)
     sample = [y * sympy.sqrt(sympy.Rational(n - 1, n)) for y in made["layernorm"]]
     rows += [
-        row("LayerNorm with the variance over n − 1", "control", "components that change", _changed(sample, made["layernorm"]),
-            ">=", 1, backend="symbolic"),
-        row("RMSNorm with a sum in place of the mean", "control", "components that change",
-            _changed([a / (root * sympy.sqrt(n)) for a in x], made["rmsnorm"]), ">=", 1, backend="symbolic"),
-    ]  # fmt: skip
+        row(
+            "LayerNorm with the variance over n − 1",
+            "control",
+            "components that change",
+            _changed(sample, made["layernorm"]),
+            ">=",
+            1,
+            backend="symbolic",
+        ),
+        row(
+            "RMSNorm with a sum in place of the mean",
+            "control",
+            "components that change",
+            _changed([a / (root * sympy.sqrt(n)) for a in x], made["rmsnorm"]),
+            ">=",
+            1,
+            backend="symbolic",
+        ),
+    ]
     return rows
 
 
@@ -201,46 +269,72 @@ def shift_rows(
         x = list(sympy.symbols(f"x1:{n + 1}", real=True))
         for name, value in (("ε = 0", 0), ("any ε", epsilon)):
             for kind, wanted in (("layernorm", 0), ("rmsnorm", n)):
-                moved = _changed(NORMS[kind]([a + c for a in x], value, _root), NORMS[kind](x, value, _root))
+                components = _changed(NORMS[kind]([a + c for a in x], value, _root), NORMS[kind](x, value, _root))
                 rows.append(
-                    case("B6.2", f"{kind} of {n} symbols, all + c, {name}", "exact", "components that change", moved, "==",
-                         wanted, backend="symbolic")
+                    case(
+                        "B6.2",
+                        f"{kind} of {n} symbols, all + c, {name}",
+                        "exact",
+                        "components that change",
+                        components,
+                        "==",
+                        wanted,
+                        backend="symbolic",
+                    )
                 )
         uneven = [x[0] + c, *x[1:]]
         rows.append(
-            case("B6.2", f"layernorm of {n} symbols, the first one + c alone", "control", "components that change",
-                 _changed(layer_norm(uneven, 0, _root), layer_norm(x, 0, _root)), ">=", 1, backend="symbolic")
+            case(
+                "B6.2",
+                f"layernorm of {n} symbols, the first one + c alone",
+                "control",
+                "components that change",
+                _changed(layer_norm(uneven, 0, _root), layer_norm(x, 0, _root)),
+                ">=",
+                1,
+                backend="symbolic",
+            )
         )
     drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal(width)
-    for name, x in (("the text's vector", np.asarray(vector, np.float64)), (f"{width} normal components", drawn)):
+    for name, full in (("the text's vector", np.asarray(vector, np.float64)), (f"{width} normal components", drawn)):
         for dtype in dtypes:
-            x = x.astype({"fp64": np.float64, "fp32": np.float32}[dtype]).astype(np.float64)
-            shifted = x + constant
-            stored = shifted.astype({"fp64": np.float64, "fp32": np.float32}[dtype]).astype(np.float64)
+            x = _rounded(full, dtype)
+            stored = _rounded(x + constant, dtype)
             for kind in KINDS:
                 change = np.abs(_torch(kind, stored, 0.0, dtype) - _torch(kind, x, 0.0, dtype)).max()
                 # Storing x + c rounds it: the exact norms of what was stored stand that far apart.
-                moved = _stored_shift(stored, x, bounds.UNIT_ROUNDOFF[dtype], constant)
+                moved = _shift_bound(x, constant, bounds.UNIT_ROUNDOFF[dtype])
                 bound = (_bound(kind, stored, 0.0, dtype).error + _bound(kind, x, 0.0, dtype).error).max() + moved
                 text = name == "the text's vector" and dtype == dtypes[0]
                 rows.append(
-                    case("B6.2", f"torch's {kind}, {name}, all + {constant:g}, {dtype}", "floating",
-                         "largest change" + (" of LayerNorm" if kind == "layernorm" else " of RMSNorm"), change,
-                         "<=" if kind == "layernorm" else ">=", bound if kind == "layernorm" else 100 * bound,
-                         bound_source="running error bounds of both, and the rounding of x + c", backend="torch",
-                         headline=text)
+                    case(
+                        "B6.2",
+                        f"torch's {kind}, {name}, all + {constant:g}, {dtype}",
+                        "floating",
+                        "largest change" + (" of LayerNorm" if kind == "layernorm" else " of RMSNorm"),
+                        change,
+                        "<=" if kind == "layernorm" else ">=",
+                        bound,
+                        bound_source="running error bounds of both, and the rounding of x + c",
+                        backend="torch",
+                        headline=text,
+                    )
                 )
     return rows
 
 
-def _stored_shift(stored: Any, x: Any, u: float, constant: float) -> float:
-    """Bound on how far rounding x + c moves a LayerNorm: the running bound of a vector that was rounded once."""
-    rounded_once = bounds.layer_norm(bounds.exact(x, u) + constant)
-    return float((rounded_once.error).max())
+def _shift_bound(x: Any, constant: float, u: float) -> float:
+    """Bound on how far rounding x + c, where it is stored, moves the norm of it."""
+    return float(bounds.layer_norm(bounds.exact(x, u) + constant).error.max())
 
 
 def scale_rows(
-    symbols: Sequence[int], width: int, epsilons: Sequence[float], scales: Sequence[float], dtypes: Sequence[str], seed: int
+    symbols: Sequence[int],
+    width: int,
+    epsilons: Sequence[float],
+    scales: Sequence[float],
+    dtypes: Sequence[str],
+    seed: int,
 ) -> list[dict[str, Any]]:
     """B6.3: a positive factor on every component; with ε, N(a·x; ε) is N(x; ε/a²)."""
     import sympy
@@ -254,25 +348,40 @@ def scale_rows(
             norm = NORMS[kind]
             plain = norm(x, 0, _root)
 
-            def row(where: str, leg: str, count: int, relation: str, wanted: int, kind: str = kind, n: int = n) -> dict[str, Any]:
-                return case("B6.3", f"{kind} of {n} symbols, {where}", leg, "components that change", count, relation, wanted,
-                            backend="symbolic")
+            def row(
+                where: str, leg: str, count: int, relation: str, wanted: int, kind: str = kind, n: int = n
+            ) -> dict[str, Any]:
+                return case(
+                    "B6.3",
+                    f"{kind} of {n} symbols, {where}",
+                    leg,
+                    "components that change",
+                    count,
+                    relation,
+                    wanted,
+                    backend="symbolic",
+                )
 
             rows += [
                 row("all × a, ε = 0", "exact", _changed(norm(scaled, 0, _root), plain), "==", 0),
-                row("all × a, any ε", "exact",
-                    _changed(norm(scaled, epsilon, _root), norm(x, epsilon, _root)), "==", n),
-                row("all × a with ε against ε/a²", "exact",
-                    _changed(norm(scaled, epsilon, _root), norm(x, epsilon / a**2, _root)), "==", 0),
+                row(
+                    "all × a, any ε", "exact", _changed(norm(scaled, epsilon, _root), norm(x, epsilon, _root)), "==", n
+                ),
+                row(
+                    "all × a with ε against ε/a²",
+                    "exact",
+                    _changed(norm(scaled, epsilon, _root), norm(x, epsilon / a**2, _root)),
+                    "==",
+                    0,
+                ),
                 row("all × −a, ε = 0", "control", _changed(norm(turned, 0, _root), plain), ">=", 1),
-            ]  # fmt: skip
+            ]
     drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal(width)
     for dtype in dtypes:
         u = bounds.UNIT_ROUNDOFF[dtype]
-        stored_type = {"fp64": np.float64, "fp32": np.float32}[dtype]
-        x = drawn.astype(stored_type).astype(np.float64)
+        x = _rounded(drawn, dtype)
         for scale in scales:
-            y = (x * scale).astype(stored_type).astype(np.float64)
+            y = _rounded(x * scale, dtype)
             for kind in KINDS:
                 exact_norm = bounds.layer_norm if kind == "layernorm" else bounds.rms_norm
                 for value in epsilons:
@@ -280,15 +389,24 @@ def scale_rows(
                     change = np.abs(now - was).max()
                     # The change that the identity N(a·x; ε) = N(x; ε/a²) predicts, and what rounding may add to it.
                     predicted = np.abs(
-                        exact_norm(bounds.exact(x, u), epsilon=value / scale**2).value - _bound(kind, x, value, dtype).value
+                        exact_norm(bounds.exact(x, u), epsilon=value / scale**2).value
+                        - _bound(kind, x, value, dtype).value
                     ).max()
                     once = bounds.exact(x, u) * scale  # a·x is rounded where it is stored
                     rounding = (_bound(kind, x, value, dtype).error + exact_norm(once, epsilon=value).error).max()
                     rows.append(
-                        case("B6.3", f"torch's {kind}, {width} components × {scale:g}, ε {value:g}, {dtype}", "floating",
-                             "largest change", change, "in", (max(predicted - rounding, 0.0), predicted + rounding),
-                             bound_source="N(a·x; ε) = N(x; ε/a²), ± running error bounds", backend="torch",
-                             headline=(dtype, scale, kind) == (dtypes[0], scales[0], "rmsnorm"))
+                        case(
+                            "B6.3",
+                            f"torch's {kind}, {width} components × {scale:g}, ε {value:g}, {dtype}",
+                            "floating",
+                            "largest change",
+                            change,
+                            "in",
+                            (max(predicted - rounding, 0.0), predicted + rounding),
+                            bound_source="N(a·x; ε) = N(x; ε/a²), ± running error bounds",
+                            backend="torch",
+                            headline=(dtype, scale, kind) == (dtypes[0], scales[0], "rmsnorm"),
+                        )
                     )
     return rows
 
@@ -300,15 +418,32 @@ def operation_rows(widths: Sequence[int]) -> list[dict[str, Any]]:
         counted = {kind: operations(kind, width) for kind in KINDS}
         for kind, formula in (("layernorm", formulas.layer_norm_operations), ("rmsnorm", formulas.rms_norm_operations)):
             rows.append(
-                case("B6.4", f"{kind}, width {width}", "exact", f"operations of {kind}", counted[kind], "==", formula(d=width),
-                     unit="operation", headline=width == widths[-1])
+                case(
+                    "B6.4",
+                    f"{kind}, width {width}",
+                    "exact",
+                    f"operations of {kind}",
+                    counted[kind],
+                    "==",
+                    formula(d=width),
+                    unit="operation",
+                    headline=width == widths[-1],
+                )
             )
         saved = counted["layernorm"] - counted["rmsnorm"]
         rows += [
             case("B6.4", f"width {width}", "exact", "operations that RMSNorm saves", saved, ">=", 1, unit="operation"),
-            case("B6.4", f"width {width}, LayerNorm of a vector whose mean is known to be 0", "control",
-                 "operations that RMSNorm saves", operations("rmsnorm", width) - counted["rmsnorm"], "==", 0, unit="operation"),
-        ]  # fmt: skip
+            case(
+                "B6.4",
+                f"width {width}, LayerNorm of a vector whose mean is known to be 0",
+                "control",
+                "operations that RMSNorm saves",
+                operations("rmsnorm", width) - counted["rmsnorm"],
+                "==",
+                0,
+                unit="operation",
+            ),
+        ]
     return rows
 
 
@@ -326,11 +461,14 @@ def compute(
 ) -> list[dict[str, Any]]:
     """Rows of B6.
 
-    `vector`, `constant` and `epsilon` of the text's example; `symbols` widths of the symbolic leg; `width` components drawn
-    from `seed` and run in `dtypes`, times `scales`, with `epsilons`; `operation_widths` whose operations are counted.
+    `vector`, `constant` and `epsilon` of the text's example; `symbols` widths of the symbolic leg; `width` components
+    drawn from `seed` and run in `dtypes`, times `scales`, with `epsilons`; `operation_widths` whose operations are
+    counted.
     """
     import torch
 
+    if len(set(vector)) == 1 or constant == 0:
+        raise TableError("verification.norms: the components of vector must differ from one another, constant from 0")
     torch.set_num_threads(1)
     return (
         vector_rows(vector, epsilon)

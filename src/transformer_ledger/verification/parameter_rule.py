@@ -91,8 +91,8 @@ def executed(rows: Rows) -> dict[tuple[str, bool], int]:
     }
 
 
-def _percent(part: int, whole: int) -> Fraction:
-    return Fraction(100 * part, whole)
+def _percent(part: int, whole: int) -> float:
+    return float(Fraction(100 * part, whole))
 
 
 def _text_model(spec: ModelSpec, rows: Rows) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def _llama(spec: ModelSpec, rows: Rows, limit: Fraction, headline: bool) -> list
              scope="corrected", bound_source=COUNTED, unit=UNIT),
     ]  # fmt: skip
     for term in sorted(counted.keys() | closed.keys(), key=lambda term: -abs(counted.get(term, 0))):
-        share = float(_percent(counted.get(term, 0), count))
+        share = _percent(counted.get(term, 0), count)
         made.append(
             case("A8.4", f"{name}: {term}, {share:+.2f} % of the count", "exact", f"term: {term}",
                  counted.get(term, 0), "==", closed.get(term, 0), scope="corrected", bound_source=LEDGER, unit=UNIT)

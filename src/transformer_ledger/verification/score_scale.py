@@ -21,6 +21,11 @@ AT_ONCE = 50  # draws held in memory together
 Turn = Callable[[Any, int, Any], Any]
 
 
+def dots(q: Any, k: Any, widths: list[int]) -> Any:
+    """Dot products of the first d_k components, for every d_k in the increasing `widths`: (…, widest) → (…, widths)."""
+    return np.add.reduceat(q * k, [0, *widths[:-1]], axis=-1).cumsum(axis=-1)
+
+
 def scores(
     generator: np.random.Generator,
     d_model: int,
@@ -44,7 +49,7 @@ def scores(
         tokens = generator.standard_normal((2, draws, pairs, d_model)) * token_variance**0.5
         q, k = tokens @ weights  # (draws, pairs, widest) each
         if turn is None:
-            blocks.append((q * k).cumsum(axis=-1)[..., np.asarray(widths) - 1])
+            blocks.append(dots(q, k, widths))
         else:
             turned = [(turn(q[..., :w], 0, start) * turn(k[..., :w], 1, start)).sum(axis=-1) for w in widths]
             blocks.append(np.stack(turned, axis=-1))
@@ -82,15 +87,15 @@ def half_width_row(claim: str, d_k: int, low: float, high: float, confidence: fl
     )
 
 
-def variance(d_model: int, d_k: int) -> Any:
-    """Variance of q·k, exactly: the square expanded into monomials, each replaced by its moment."""
+def variance(d_model: int, d_k: int, turn: Callable[[list[Any]], list[Any]] = list) -> Any:
+    """Variance of q·k, exactly: the square expanded into monomials, each replaced by its moment. `turn` turns the key."""
     import sympy
 
     x, y = sympy.symbols(f"x:{d_model}"), sympy.symbols(f"y:{d_model}")
     a, b = (sympy.symbols(f"{name}:{d_model * d_k}") for name in "ab")
     columns = range(d_k)
     q = [sum(x[i] * a[i * d_k + j] for i in range(d_model)) for j in columns]
-    k = [sum(y[i] * b[i * d_k + j] for i in range(d_model)) for j in columns]
+    k = turn([sum(y[i] * b[i * d_k + j] for i in range(d_model)) for j in columns])
     square = sympy.Poly(sum(q[j] * k[j] for j in columns) ** 2, *x, *y, *a, *b)
     total = sympy.Integer(0)
     for powers, factor in square.terms():
@@ -114,7 +119,7 @@ def entropy_slope() -> Any:
     entropy = sympy.log(total) - c * sum(w * score for w, score in zip(p, s, strict=True))
     mean = sum(w * score for w, score in zip(p, s, strict=True))
     spread = sum(w * score**2 for w, score in zip(p, s, strict=True)) - mean**2
-    return sympy.simplify(sympy.together(sympy.diff(entropy, c) + c * spread))
+    return sympy.expand(sympy.numer(sympy.together(sympy.diff(entropy, c) + c * spread)))
 
 
 def _exact(widths: list[int], as_printed: bool) -> list[dict[str, Any]]:
@@ -177,17 +182,17 @@ def _fixed(generator: np.random.Generator, d_model: int, widths: list[int], fixe
     draws, pairs = fixed["weight_draws"], fixed["pairs"]
     weights = generator.standard_normal((2, draws, d_model, max(widths))) * d_model**-0.5
     gram_q, gram_k = weights.swapaxes(-1, -2) @ weights  # (draws, widest, widest) each
-    overlap = (gram_q * gram_k).cumsum(axis=-1).cumsum(axis=-2)
-    square = overlap[:, np.asarray(widths) - 1, np.asarray(widths) - 1]  # (draws, widths): tr, at every width
+    traces = [(gram_q[:, :w, :w] * gram_k[:, :w, :w]).sum(axis=(1, 2)) for w in widths]
+    square = np.stack(traces, axis=-1)  # (draws, widths)
     tokens = generator.standard_normal((2, pairs, d_model))
     q, k = tokens @ weights[:, 0]
-    dots = (q * k).cumsum(axis=-1)[:, np.asarray(widths) - 1]
+    deviation = dots(q, k, widths).std(axis=0, ddof=1)
     rows = []
     for j, w in enumerate(widths):
         mean_square = float(square[0, j])
-        singular = np.linalg.svd(weights[0, 0, :, :w] @ weights[1, 0, :, :w].T, compute_uv=False)
-        # Fourth moment of xᵀMy: 3((Σσ²)² + 2Σσ⁴), σ the singular values of M.
-        kurtosis = 3 * (1 + 2 * float((singular**4).sum()) / mean_square**2)
+        # Fourth moment of xᵀMy, M = W_Q W_Kᵀ: 3(tr(MMᵀ)² + 2 tr((MMᵀ)²)).
+        both = gram_q[0, :w, :w] @ gram_k[0, :w, :w]
+        kurtosis = 3 * (1 + 2 * float(np.trace(both @ both)) / mean_square**2)
         low, high = bounds.standard_deviation_interval(math.sqrt(mean_square / w), pairs, kurtosis, confidence)
         rows.append(
             case(
@@ -195,7 +200,7 @@ def _fixed(generator: np.random.Generator, d_model: int, widths: list[int], fixe
                 f"d_k={w}, one fixed pair of projections",
                 "floating",
                 "standard deviation of q·k over √d_k",
-                float(dots[:, j].std(ddof=1)) / math.sqrt(w),
+                deviation[j] / math.sqrt(w),
                 "in",
                 (low, high),
                 bound_source=f"{interval_source(confidence)} around √(tr(W_Q W_Qᵀ W_K W_Kᵀ)/d_k)",
@@ -229,9 +234,9 @@ def _saturation(
     largest: dict[tuple[str, int], Any] = {}
     entropies: dict[tuple[str, int], Any] = {}
     for w in widths:
-        dots = q[..., :w] @ k[..., :w].swapaxes(-1, -2)  # (draws, keys, keys)
+        products = q[..., :w] @ k[..., :w].swapaxes(-1, -2)  # (draws, keys, keys)
         for name, factor in (("unscaled", 1.0), ("scaled", w**-0.5)):
-            s = dots * factor
+            s = products * factor
             s = s - s.max(axis=-1, keepdims=True)
             term = np.exp(s)
             total = term.sum(axis=-1, keepdims=True)
@@ -342,15 +347,15 @@ def compute(
     projections and for the spread between pairs, `saturation` the one for the softmax rows.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
-    dots = scores(generator, d_model, widths, weight_draws, pairs)
-    deviation = dots.reshape(-1, len(widths)).std(axis=0, ddof=1)
+    products = scores(generator, d_model, widths, weight_draws, pairs)
+    deviation = products.reshape(-1, len(widths)).std(axis=0, ddof=1)
     larger = scores(generator, d_model, widths, max(weight_draws // 10, 2), pairs, token_variance=token_variance)
     larger_deviation = larger.reshape(-1, len(widths)).std(axis=0, ddof=1)
     as_printed = (widths[0], widths[-1]) == PRINTED
     source = interval_source(confidence)
     rows = _exact(widths, as_printed)
     intervals = [interval(w, d_model, weight_draws, pairs, confidence) for w in widths]
-    scaled = [float((dots[..., j] / math.sqrt(w)).std(ddof=1)) for j, w in enumerate(widths)]
+    scaled = [float((products[..., j] / math.sqrt(w)).std(ddof=1)) for j, w in enumerate(widths)]
     for j, (w, (low, high)) in enumerate(zip(widths, intervals, strict=True)):
         root = math.sqrt(w)
         half = (high - low) / (2 * root)
@@ -407,7 +412,7 @@ def compute(
         )
     )
     widest = widths[-1]
-    wrong = float((dots[..., -1] / widest).std(ddof=1))
+    wrong = float((products[..., -1] / widest).std(ddof=1))
     low, high = intervals[-1]
     rows.append(
         case(

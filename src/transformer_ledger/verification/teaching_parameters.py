@@ -100,7 +100,13 @@ def _symbolic_rows() -> list[dict[str, Any]]:
         return case(claim, where, leg, quantity, measured, "==", expected, backend="symbolic")
 
     return [
-        row("B1.1", "sum of the ledger's rows, in symbols", "terms that differ from the formula", terms(ledger - printed), 0),
+        row(
+            "B1.1",
+            "sum of the ledger's rows, in symbols",
+            "terms that differ from the formula",
+            terms(ledger - printed),
+            0,
+        ),
         row("B1.2", "symbols of the formula", "occurrences of T", int(s["T"] in printed.free_symbols), 0),
         row(
             "B1.2",
@@ -127,38 +133,40 @@ def _executed_parameters(shape: Shape) -> list[dict[str, Any]]:
         key = (tensor.component, "bias" if tensor.bias else "weight")
         ledger[key] = ledger.get(key, 0) + tensor.parameters
     apart = sum(by_kind.get(key, 0) != ledger.get(key, 0) for key in by_kind.keys() | ledger.keys())
-    d, V, layers, C = shape["d_model"], shape["vocabulary"], shape["layers"], shape["context"]
-    doubled = {**shape, "context": 2 * C}
 
     def row(claim: str, what: str, leg: str, quantity: str, measured: int, expected: int) -> dict[str, Any]:
-        return case(claim, f"{what}, {where}", leg, quantity, measured, "==", expected, backend="torch", unit="parameter")
+        relation = ">=" if leg == "control" else "=="
+        return case(
+            claim, f"{what}, {where}", leg, quantity, measured, relation, expected, backend="torch", unit="parameter"
+        )
 
     return [
         row("B1.1", "executed decoder", "exact", "parameters", executed(spec), printed),
-        row("B1.1", "tensor kind by tensor kind", "exact", "kinds that differ from the ledger", apart, 0) | {"unit": ""},
+        row("B1.1", "tensor kind by tensor kind", "exact", "kinds that differ from the ledger", apart, 0)
+        | {"unit": ""},
         row(
             "B1.1",
             "biases in attention",
             "control",
-            "parameters beyond the formula",
-            executed(with_attention_biases(spec)) - printed,
-            4 * d * layers,
+            "parameters apart from the formula",
+            abs(executed(with_attention_biases(spec)) - printed),
+            1,
         ),
         row(
             "B1.1",
             "tied head",
             "control",
-            "parameters short of the formula",
-            printed - executed(dataclasses.replace(spec, tied_head=True)),
-            V * d,
+            "parameters apart from the formula",
+            abs(executed(dataclasses.replace(spec, tied_head=True)) - printed),
+            1,
         ),
         row(
             "B1.2",
             "position table with twice the rows",
             "control",
             "parameters more",
-            executed(teaching(doubled)) - executed(spec),
-            formulas.teaching_parameters(V=V, d=d, C=2 * C, L=layers, f=shape["d_ff"]) - printed,
+            executed(teaching({**shape, "context": 2 * shape["context"]})) - executed(spec),
+            1,
         ),
     ]
 

@@ -54,8 +54,9 @@ def _arithmetic(text: Mapping[str, Any], sliders: Mapping[str, int]) -> list[Row
              bound_source="the text", unit="FLOP/s", printed="6.4e18", applicable=same),
         case("A9.2", machine, "exact", "time", seconds, "==", 984_375,
              bound_source="the text", unit="s", printed="984,375", applicable=same, headline=True),
-        case("A9.2", machine, "exact", "time", seconds / DAY, "in", _rounds_to(Fraction(114, 10), Fraction(1, 20)),
-             bound_source="the text", unit="day", printed="11.4", applicable=same, headline=True),
+        case("A9.2", machine, "exact", "time", float(seconds / DAY), "in",
+             _rounds_to(Fraction(114, 10), Fraction(1, 20)), bound_source="the text", unit="day", printed="11.4",
+             applicable=same, headline=True),
         case("A9.6", model, "exact", "parameters by the rule", size, "in",
              _rounds_to(65_480_000_000, billion // 200), bound_source="the text", unit="parameter", printed="65.48 G",
              applicable=slider_same, headline=True),
@@ -63,10 +64,18 @@ def _arithmetic(text: Mapping[str, Any], sliders: Mapping[str, int]) -> list[Row
              bound_source="the text", unit="token", printed="15.0 T", applicable=slider_same),
         case("A9.6", model, "exact", "6·N·D", slider_flops, "in", _rounds_to(589 * 10**22, 5 * 10**21),
              bound_source="the text", unit="FLOP", printed="5.89e24", applicable=slider_same, headline=True),
-        case("A9.6", f"{model}, {machine}", "exact", "time", _days(slider_flops, G, R), "in",
+        case("A9.6", f"{model}, {machine}", "exact", "time", float(_days(slider_flops, G, R)), "in",
              _rounds_to(Fraction(107, 10), Fraction(1, 20)), bound_source="the text", unit="day", printed="10.7",
              applicable=slider_same, headline=True),
     ]  # fmt: skip
+
+
+def _multiplied(spec: ModelSpec) -> int:
+    """Weights that multiply one token: the active ones but lookups and norms; a tied head is the embedding's."""
+    found = tensors(spec)
+    lookup = ("position_embedding",) if spec.tied_head else ("token_embedding", "position_embedding")
+    maps = [t for t in found if not t.bias and "norm" not in t.component and t.component not in lookup]
+    return sum(t.active_parameters for t in maps)
 
 
 def _published(
@@ -86,7 +95,7 @@ def _published(
         implied = Fraction(formulas.implied_rate(Fraction(rule), W))
         rows.append(
             case("A9.3", f"{name}: {W:,} device-hours, {N:,} parameters, {D:,} tokens", "exact",
-                 f"implied rate of one device, {name}", implied, "<=", Fraction(peak), scope="corrected",
+                 f"implied rate of one device, {name}", float(implied), "<=", Fraction(peak), scope="corrected",
                  bound_source="peak of the device", unit="FLOP/s")
         )  # fmt: skip
         if name != text_run:
@@ -94,12 +103,12 @@ def _published(
         claimed, real = _days(formulas.rule_flops(text["parameters"], D), G, R), Fraction(W * HOUR, G * DAY)
         rounded = Fraction(formulas.implied_rate(Fraction(formulas.rule_flops(text["parameters"], D)), W))
         rows += [
-            case("A9.3", f"{name}: {W:,} device-hours on {G:,} devices", "exact", "published time", real, "in", span,
-                 bound_source="the text", unit="day", printed="about 11", applicable=dict(text) == TEXT,
-                 headline=True),
+            case("A9.3", f"{name}: {W:,} device-hours on {G:,} devices", "exact", "published time",
+                 float(real), "in", span, bound_source="the text", unit="day", printed="about 11",
+                 applicable=dict(text) == TEXT, headline=True),
             case("A9.3", f"{name}, with the text's {text['parameters']:,} parameters", "exact",
-                 "implied rate of one device", rounded, "<=", R, scope="corrected",
-                 bound_source="rate that the text assumes", unit="FLOP/s", headline=True),
+                 f"implied rate of one device ({float(R):.4g} assumed)", float(rounded), "<=", Fraction(peak),
+                 scope="corrected", bound_source="peak of the device", unit="FLOP/s", headline=True),
         ]  # fmt: skip
         T = run.get("context") or spec.context
         forward = {product.component: 0 for product in matmul.products(spec, 1, T, T, "train")}
@@ -114,18 +123,32 @@ def _published(
         def lasts(flops: Fraction) -> Fraction:
             return flops / (G * R) / DAY
 
+        # The rate that the device-hours imply for all operations, attention's own among them.
+        sustained = Fraction(formulas.implied_rate(run_flops, W))
         parts = {
-            "the exact count of parameters, not 70 billion": (lasts(Fraction(rule)) - claimed, ">="),
-            "embedding and norms, which multiply nothing": (lasts(Fraction(weights, T) * D - rule), "<="),
-            f"attention's own products at {T:,} tokens": (lasts(attention), ">="),
-            "the rest: a lower rate than assumed, restarts, other work": (real - lasts(run_flops), ">="),
+            "the exact count of parameters": (
+                lasts(Fraction(rule)) - claimed,
+                lasts(Fraction(6 * (N - text["parameters"]) * D)),
+            ),
+            "embedding and norms, which multiply nothing": (
+                lasts(Fraction(weights, T) * D - rule),
+                -lasts(Fraction(6 * (N - _multiplied(spec)) * D)),
+            ),
+            f"attention's own products at {T:,} tokens": (
+                lasts(run_flops) - lasts(Fraction(weights, T) * D),
+                lasts(attention),
+            ),
+            "the rest: a rate other than assumed, restarts, other work": (
+                real - lasts(run_flops),
+                real * (1 - sustained / R),
+            ),
         }
         rows += [
-            case("A9.3", f"{name}: {part}", "exact", "days more than the text's", value, relation, 0, scope="corrected",
-                 bound_source="sign of the term", unit="day")
-            for part, (value, relation) in parts.items()
+            case("A9.3", f"{name}: {part}", "exact", "days more than the text's", value, "==", again, scope="corrected",
+                 bound_source="the term computed apart", unit="day")
+            for part, (value, again) in parts.items()
         ]  # fmt: skip
-        total = sum((value for value, _ in parts.values()), Fraction(0))
+        total = sum((again for _, again in parts.values()), Fraction(0))
         rows.append(
             case("A9.3", f"{name}, all terms", "exact", "days more than the text's", total, "==", real - claimed,
                  scope="corrected", bound_source="the device-hours", unit="day")

@@ -6,6 +6,7 @@ recipe in the config by the execution jobs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from transformer_ledger.cases import case
 from transformer_ledger.formulas import kv_cache as cache_formulas
 from transformer_ledger.formulas import training_state as formulas
 from transformer_ledger.ledger.parameters import tensor_count, totals
-from transformer_ledger.ledger.storage import bytes_per_number
+from transformer_ledger.ledger.storage import split
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.verification.teaching_parameters import Shape, said, teaching
 
@@ -48,7 +49,7 @@ def _trained(shape: Shape, batch: int, length: int, seed: int, optimizer: str) -
     made: torch.optim.Optimizer
     made = torch.optim.AdamW(parameters) if optimizer == "adamw" else torch.optim.SGD(parameters)
     made.step()
-    state = [entries for entries in made.state.values()]
+    state = list(made.state.values())
     held = {
         "weights": storage_bytes(parameter.data for parameter in parameters),
         "gradients": storage_bytes(parameter.grad for parameter in parameters if parameter.grad is not None),
@@ -73,7 +74,9 @@ def _inference(shape: Shape, batch: int, length: int, seed: int) -> tuple[int, i
     return storage_bytes(parameter.data for parameter in model.parameters()), cache.bytes()
 
 
-def _row(claim: str, where: str, leg: str, quantity: str, measured: Any, relation: str, wanted: Any, **more: Any) -> dict[str, Any]:
+def _row(
+    claim: str, where: str, leg: str, quantity: str, measured: Any, relation: str, wanted: Any, **more: Any
+) -> dict[str, Any]:
     return case(claim, where, leg, quantity, measured, relation, wanted, backend="torch", **more)
 
 
@@ -121,14 +124,42 @@ def _step_rows(shape: Shape, batches: Sequence[int], length: int, seed: int) -> 
     for item, wanted in (("weights", 4), ("gradients", 4), *((name, 4) for name in MOMENTS)):
         quantity = f"bytes a parameter of {item}"
         size = Fraction(held[item], N)
-        rows.append(_row("B2.1", f"one AdamW step in fp32, {said(shape)}", "exact", quantity, size, "==", wanted, unit="byte/parameter"))
+        rows.append(
+            _row(
+                "B2.1",
+                f"one AdamW step in fp32, {said(shape)}",
+                "exact",
+                quantity,
+                size,
+                "==",
+                wanted,
+                unit="byte/parameter",
+            )
+        )
     plain = sum(_trained(shape, batches[0], length, seed, "sgd")[0].values())
     rows.append(
-        _row("B2.1", "SGD without momentum", "control", "bytes a parameter", Fraction(plain, N), "==", 8, unit="byte/parameter")
+        _row(
+            "B2.1",
+            "SGD without momentum",
+            "control",
+            "bytes a parameter",
+            Fraction(plain, N),
+            "==",
+            8,
+            unit="byte/parameter",
+        )
     )
     states = {sum(held.values()) for held, _ in measured.values()}
     rows.append(
-        _row("B2.2", f"batches of {', '.join(map(str, batches))}", "exact", "different sizes of the state", len(states), "==", 1)
+        _row(
+            "B2.2",
+            f"batches of {', '.join(map(str, batches))}",
+            "exact",
+            "different sizes of the state",
+            len(states),
+            "==",
+            1,
+        )
     )
     for batch, (_, activations) in measured.items():
         rows.append(
@@ -150,7 +181,7 @@ def _step_rows(shape: Shape, batches: Sequence[int], length: int, seed: int) -> 
             f"activations of batches of {', '.join(map(str, sorted(measured)))}",
             "exact",
             "larger batches that save no more",
-            sum(b <= a for a, b in zip(rising, rising[1:], strict=False)),
+            sum(b <= a for a, b in itertools.pairwise(rising)),
             "==",
             0,
         )
@@ -158,7 +189,16 @@ def _step_rows(shape: Shape, batches: Sequence[int], length: int, seed: int) -> 
     weights, cache = _inference(shape, batches[0], length, seed)
     kept = spec.layers[0][1].attention
     rows += [
-        _row("B2.2", "inference in fp32: weights", "exact", "bytes", weights, "==", formulas.per_parameter(N, 4), unit="byte"),
+        _row(
+            "B2.2",
+            "inference in fp32: weights",
+            "exact",
+            "bytes",
+            weights,
+            "==",
+            formulas.per_parameter(N, 4),
+            unit="byte",
+        ),
         _row(
             "B2.2",
             f"inference in fp32: key/value cache of {batches[0]} sequences of {length} tokens",
@@ -176,31 +216,38 @@ def _step_rows(shape: Shape, batches: Sequence[int], length: int, seed: int) -> 
 def _recipe_rows(name: str, spec: ModelSpec, executed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """B2.2: what each recipe of the config keeps, read from real tensors by the model's execution job."""
     N, n = totals(spec)[0], tensor_count(spec)
-    recipes: dict[str, list[Mapping[str, Any]]] = {}
+    recipes: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in executed:
         if row["quantity"] == "state_bytes" and row["component"] != "total":
-            recipes.setdefault(row["phase"], []).append(row)
-    rows, per_parameter = [], {}
+            recipes.setdefault(row["phase"], {})[row["component"]] = row
+    rows, others = [], 0
     for recipe, items in recipes.items():
-        size = sum(row["value"] for row in items if row["component"] != "step")
-        wanted = sum(bytes_per_number(row["part"]) * N for row in items if row["component"] != "step")
-        per_parameter[recipe] = Fraction(size, N)
-        kept = ", ".join(f"{row['component']} {row['part']}" for row in items)
+        state = {item: row for item, row in items.items() if item != "step"}
+        others += sum(row["value"] for row in state.values()) != TEXT_BYTES * N
+        # Quantised items come with constants of their groups, and a second moment without a first one is factored
+        # (Adafactor): what they hold is the ledger's business. The others hold one number a parameter.
+        factored = {"second_moment"} - ({"second_moment"} if "first_moment" in state else set())
+        plain = {item: row for item, row in state.items() if not split(row["part"])[1] and item not in factored}
+        kept = ", ".join(f"{item} {row['part']}" for item, row in plain.items())
         rows.append(
-            _row("B2.2", f"{name}, recipe {recipe}: {kept}", "exact", "bytes a parameter, step counters apart",
-                 per_parameter[recipe], "==", Fraction(wanted, N), unit="byte/parameter")
+            _row(
+                "B2.2",
+                f"{name}, recipe {recipe}: {kept}",
+                "exact",
+                "bytes a parameter",
+                Fraction(sum(row["value"] for row in plain.values()), N),
+                "==",
+                sum((split(row["part"])[0] for row in plain.values()), Fraction(0)),
+                unit="byte/parameter",
+            )
         )
-        for row in items:
-            if row["component"] == "step":
-                rows.append(
-                    _row("B2.2", f"{name}, recipe {recipe}: step counters of {n} tensors", "exact", "bytes",
-                         row["value"], "==", formulas.per_tensor(n, 4), unit="byte")
-                )
-    others = sum(size != TEXT_BYTES for size in per_parameter.values())
-    rows.append(
-        _row("B2.2", f"{name}, {len(per_parameter)} recipes", "exact", "recipes with another amount than 16 bytes",
-             others, ">=", 1, headline=True)
-    )
+        if "step" in items:
+            quantity, size = f"bytes of the step counters of {n} tensors", items["step"]["value"]
+            wanted = formulas.per_tensor(n, 4)
+            rows.append(_row("B2.2", f"{name}, recipe {recipe}", "exact", quantity, size, "==", wanted, unit="byte"))
+    if recipes:
+        quantity = f"of {len(recipes)} recipes, those with another amount than 16 bytes a parameter"
+        rows.append(_row("B2.2", f"{name}, step counters apart", "exact", quantity, others, ">=", 1, headline=True))
     return rows
 
 
@@ -228,7 +275,15 @@ def compute(
     held, _ = _trained(shape, batches[0], length, seed, "adamw")
     same = sum(size for item, size in held.items() if item != "step")
     rows.append(
-        _row("B2.2", "fp32 AdamW in place of another recipe", "control", "bytes apart from 16 a parameter",
-             same - TEXT_BYTES * N, "==", 0, unit="byte")
+        _row(
+            "B2.2",
+            "fp32 AdamW in place of another recipe",
+            "control",
+            "bytes apart from 16 a parameter",
+            same - TEXT_BYTES * N,
+            "==",
+            0,
+            unit="byte",
+        )
     )
     return rows

@@ -1,0 +1,624 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const element = (tag, attributes = {}, ...children) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value === true) made.setAttribute(name, "");
+      else if (value !== false && value != null) made.setAttribute(name, value);
+    }
+    made.append(...children.filter((child) => child != null));
+    return made;
+  };
+
+  // ---------------------------------------------------------------- numbers
+  const SUPERSCRIPT = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+  const raised = (n) => String(n).replace(/./g, (c) => SUPERSCRIPT[c]);
+  const minus = (text) => text.replace("-", "−");
+  const grouped = (integer) => minus(String(integer).replace(/\B(?=(\d{3})+(?!\d))/g, ","));
+  const isInteger = (value) => /^-?\d+$/.test(String(value));
+  const scientific = (value, digits) => {
+    const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
+    return `${minus(mantissa)} × 10${raised(Number(exponent))}`;
+  };
+  const short = (value, digits = 5) => {
+    if (isInteger(value) && String(value).replace("-", "").length <= 10) return grouped(value);
+    const number = Number(value);
+    if (Number.isNaN(number)) return String(value) === "NaN" ? "undefined (NaN)" : String(value);
+    if (!Number.isFinite(number)) return number > 0 ? "∞" : "−∞";
+    if (number === 0) return "0";
+    const size = Math.abs(number);
+    if (isInteger(value)) return scientific(number, digits);
+    if (size < 1e-3 || size >= 1e7) return scientific(number, Math.min(digits, 3));
+    const fixed = number.toFixed(Math.max(0, digits - 1 - Math.floor(Math.log10(size))));
+    const [whole, part] = fixed.split(".");
+    const rest = (part || "").replace(/0+$/, "");
+    return grouped(whole) + (rest ? `.${rest}` : "");
+  };
+  const exact = (value) => (isInteger(value) ? grouped(value) : String(value));
+  const numberNode = (value, digits) => {
+    const brief = short(value, digits);
+    const full = exact(value);
+    const node = element("span", { class: "n" });
+    if (brief === full) node.textContent = brief;
+    else {
+      node.title = full;
+      node.append(element("span", { class: "brief" }, brief), element("span", { class: "full" }, full));
+    }
+    return node;
+  };
+
+  // ---------------------------------------------------------------- theme, exact figures
+  const remembered = (key, value) => {
+    try {
+      if (value === undefined) return localStorage.getItem(key);
+      localStorage.setItem(key, value);
+    } catch { /* a page opened from a file may have no storage */ }
+    return null;
+  };
+  const themes = ["system", "light", "dark"];
+  const themeButton = document.getElementById("theme");
+  const setTheme = (theme) => {
+    if (theme === "system") root.removeAttribute("data-theme");
+    else root.dataset.theme = theme;
+    themeButton.textContent = `Colours: ${theme}`;
+    themeButton.setAttribute("aria-label", `Colours: ${theme}`);
+    themeButton.value = theme;
+  };
+  setTheme(themes.includes(remembered("theme")) ? remembered("theme") : "system");
+  themeButton.addEventListener("click", () => {
+    const next = themes[(themes.indexOf(themeButton.value) + 1) % themes.length];
+    setTheme(next);
+    remembered("theme", next);
+  });
+  const exactButton = document.getElementById("exact");
+  exactButton.addEventListener("click", () => {
+    exactButton.setAttribute("aria-pressed", String(root.classList.toggle("exact")));
+  });
+
+  // ---------------------------------------------------------------- tables
+  const compare = (a, b) => {
+    const [emptyA, emptyB] = [a == null || a === "", b == null || b === ""];
+    if (emptyA || emptyB) return emptyA - emptyB;
+    if (isInteger(a) && isInteger(b)) {
+      const [x, y] = [BigInt(a), BigInt(b)];
+      return x < y ? -1 : x > y ? 1 : 0;
+    }
+    const [x, y] = [Number(a), Number(b)];
+    if (!Number.isNaN(x) && !Number.isNaN(y)) return x - y;
+    return String(a).localeCompare(String(b), "en", { numeric: true });
+  };
+  const field = (value) => {
+    const text = value == null ? "" : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const PAGE = 100;
+
+  class Table {
+    // columns: {name, label, kind, meaning}; rows: {cells: raw values, tr: element or null}
+    constructor(host, table, columns, rows, { filter = true, name = "table" } = {}) {
+      Object.assign(this, { host, table, columns, rows, name, order: null, needle: "", limit: PAGE });
+      this.body = table.tBodies[0];
+      this.count = element("span", { "aria-live": "polite" });
+      const tools = element("div", { class: "tools" });
+      if (filter) {
+        const input = element("input", { type: "search", placeholder: "Filter", "aria-label": `Filter rows of ${name}` });
+        input.addEventListener("input", () => {
+          this.needle = input.value.trim().toLowerCase();
+          this.limit = PAGE;
+          this.show();
+        });
+        tools.append(input);
+      }
+      const copy = element("button", { type: "button" }, "Copy");
+      copy.addEventListener("click", () => this.copy(copy));
+      const save = element("button", { type: "button" }, "CSV");
+      save.setAttribute("aria-label", `Download ${name} as CSV`);
+      copy.setAttribute("aria-label", `Copy ${name}`);
+      save.addEventListener("click", () => this.download());
+      this.more = element("button", { type: "button", hidden: true });
+      this.more.addEventListener("click", () => {
+        this.limit = Infinity;
+        this.show();
+      });
+      tools.append(copy, save, this.count, this.more);
+      host.append(tools);
+      [...table.tHead.rows[0].cells].forEach((cell, index) => {
+        const button = element("button", { type: "button" });
+        button.append(...cell.childNodes);
+        cell.replaceChildren(button);
+        button.addEventListener("click", () => this.sort(index, cell));
+      });
+      this.show();
+    }
+
+    sort(index, cell) {
+      const turned = cell.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      for (const other of this.table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", turned);
+      this.order = [index, turned === "ascending" ? 1 : -1];
+      this.show();
+    }
+
+    chosen() {
+      let rows = this.rows;
+      if (this.needle) {
+        const words = this.needle.split(/\s+/);
+        rows = rows.filter((row) => {
+          row.text ??= row.cells.map((cell) => String(cell ?? "")).join(" ").toLowerCase();
+          return words.every((word) => row.text.includes(word));
+        });
+      }
+      if (this.order) {
+        const [index, sign] = this.order;
+        const empty = (row) => row.cells[index] == null || row.cells[index] === "";
+        rows = [...rows].sort((a, b) => (empty(a) || empty(b) ? empty(a) - empty(b) : sign * compare(a.cells[index], b.cells[index])));
+      }
+      return rows;
+    }
+
+    show() {
+      const rows = this.chosen();
+      const shown = rows.slice(0, this.limit);
+      this.body.replaceChildren(...shown.map((row) => (row.tr ??= this.build(row))));
+      const total = this.rows.length;
+      this.count.textContent = rows.length === total ? (total > 10 ? `${grouped(total)} rows` : "") : `${grouped(rows.length)} of ${grouped(total)} rows`;
+      this.more.hidden = rows.length <= shown.length;
+      this.more.textContent = `Show all ${grouped(rows.length)}`;
+    }
+
+    build(row) {
+      const tr = element("tr", { class: row.cells[0] === "control" ? "control-row" : null });
+      row.cells.forEach((value, index) => {
+        const { kind, name } = this.columns[index];
+        const cell = element("td");
+        if (value == null || value === "") cell.append(element("span", { class: "none" }, "—"));
+        else if (kind === "number" && (isInteger(value) || !Number.isNaN(Number(value)) || value === "NaN")) cell.append(numberNode(value));
+        else if (kind === "bool") cell.append(value ? "yes" : "no");
+        else cell.append(String(value));
+        if (kind === "number") cell.className = "num";
+        else if (String(value ?? "").length > 36) cell.className = "wrap";
+        if (name === "holds" && value === false) cell.classList.add("off");
+        if (name === "difference" && this.name.startsWith("ledger")) cell.classList.add(String(value) === "0" ? "zero" : value == null ? "none" : "off");
+        tr.append(cell);
+      });
+      return tr;
+    }
+
+    lines(separator, quote) {
+      const head = this.columns.map((column) => quote(column.label));
+      return [head, ...this.chosen().map((row) => row.cells.map(quote))].map((line) => line.join(separator));
+    }
+
+    async copy(button) {
+      const text = this.lines("\t", (value) => String(value ?? "").replace(/[\t\r\n]+/g, " ")).join("\n");
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch {
+        const area = element("textarea", { "aria-hidden": "true" });
+        area.value = text;
+        document.body.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+      }
+      const label = button.textContent;
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = label), 1200);
+    }
+
+    download() {
+      const text = this.lines(",", field).join("\r\n") + "\r\n";
+      const url = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+      element("a", { href: url, download: `${this.name.replaceAll("/", "-")}.csv` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+    }
+  }
+
+  for (const table of document.querySelectorAll("table.data")) {
+    const columns = [...table.tHead.rows[0].cells].map((cell) => ({ label: cell.dataset.label, kind: cell.dataset.kind, name: cell.dataset.label }));
+    const rows = [...table.tBodies[0].rows].map((tr) => ({ tr, cells: [...tr.cells].map((cell) => cell.dataset.v ?? cell.textContent.trim()) }));
+    new Table(table.closest(".table"), table, columns, rows, { filter: "filter" in table.dataset, name: table.dataset.name });
+  }
+
+  const decoded = (encoded) => {
+    const columns = encoded.columns.map((column) => ({ ...column, label: column.unit ? `${column.name} [${column.unit}]` : column.name }));
+    const read = columns.map((column) => (column.codes ? (row) => column.texts[column.codes[row]] ?? null : (row) => column.values[row]));
+    const rows = Array.from({ length: encoded.rows }, (_, row) => ({ tr: null, cells: read.map((get) => get(row)) }));
+    return { columns, rows };
+  };
+  const fill = (details, encoded, name) => {
+    const host = details.querySelector(".host");
+    if (host.dataset.filled) return;
+    host.dataset.filled = "yes";
+    host.replaceChildren();
+    const { columns, rows } = decoded(encoded);
+    const head = element("tr");
+    for (const column of columns) {
+      const cell = element("th", { scope: "col", title: column.meaning, class: column.kind === "number" ? "num" : null }, element("span", {}, column.name.replaceAll("_", " ")));
+      if (column.unit) cell.append(" ", element("span", { class: "unit" }, column.unit));
+      head.append(cell);
+    }
+    const table = element("table", { class: "data" }, element("thead", {}, head), element("tbody"));
+    const box = element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": name }, table);
+    const frame = element("div");
+    host.append(frame);
+    new Table(frame, table, columns, rows, { filter: rows.length > 5, name });
+    frame.append(box);
+  };
+  const opened = (details) => {
+    const { table, cases, total } = details.dataset;
+    if (table) fill(details, data.tables[table], table);
+    if (cases) {
+      fill(details, data.cases[cases], `cases-${cases}`);
+      const shown = data.cases[cases].rows;
+      if (shown < Number(total) && !details.querySelector(".note")) {
+        details.append(element("p", { class: "note" }, `${grouped(shown)} of ${grouped(total)} cases: all controls, all that fail, and an even sample of the rest. The Parquet file has them all.`));
+      }
+    }
+  };
+  for (const details of document.querySelectorAll("details[data-table], details[data-cases]")) {
+    details.addEventListener("toggle", () => details.open && opened(details));
+  }
+
+  // ---------------------------------------------------------------- claims by verdict
+  const filters = document.getElementById("claim-filters");
+  if (filters) {
+    filters.hidden = false;
+    filters.addEventListener("change", () => {
+      const wanted = new Set([...filters.querySelectorAll("input:checked")].map((input) => input.value));
+      for (const claim of document.querySelectorAll(".claim")) claim.hidden = !wanted.has(claim.dataset.verdict);
+      for (const section of document.querySelectorAll("section.claims")) section.hidden = !section.querySelector(".claim:not([hidden])");
+    });
+  }
+
+  // ---------------------------------------------------------------- contents that follow, links that land
+  const links = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
+  const places = [...links.keys()].map((id) => document.getElementById(id)).filter(Boolean);
+  const follow = () => {
+    let current = places[0];
+    for (const place of places) {
+      if (place.getBoundingClientRect().top > 120) break;
+      current = place;
+    }
+    for (const link of links.values()) link.removeAttribute("aria-current");
+    for (const item of document.querySelectorAll(".contents li.open")) item.classList.remove("open");
+    const link = links.get(current?.id);
+    if (!link) return;
+    link.setAttribute("aria-current", "location");
+    for (let item = link.closest("li"); item; item = item.parentElement.closest("li")) item.classList.add("open");
+    const box = document.querySelector(".contents");
+    if (box.scrollHeight > box.clientHeight) {
+      const [top, bottom] = [link.offsetTop, link.offsetTop + link.offsetHeight];
+      if (top < box.scrollTop + 40 || bottom > box.scrollTop + box.clientHeight - 40) box.scrollTop = top - box.clientHeight / 2;
+    }
+  };
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      follow();
+    });
+  }, { passive: true });
+  addEventListener("resize", follow);
+  if (matchMedia("(max-width: 67.99rem)").matches) document.getElementById("contents-box").open = false;
+
+  const land = () => {
+    const id = decodeURIComponent(location.hash.slice(1).split("?")[0]);
+    const target = id && document.getElementById(id);
+    if (!target) return;
+    for (let details = target.closest("details"); details; details = details.parentElement.closest("details")) details.open = true;
+    if (target.hidden || target.closest("[hidden]")) for (const input of filters.querySelectorAll("input:not(:checked)")) input.click();
+    target.scrollIntoView({ behavior: "instant" });
+    follow();
+  };
+
+  // ---------------------------------------------------------------- meaning of a symbol
+  const tip = document.getElementById("tip");
+  const hide = () => (tip.hidden = true);
+  document.addEventListener("pointerover", (event) => {
+    const marked = event.target.closest?.("[data-symbol]");
+    if (!marked) return hide();
+    tip.textContent = data.symbols[marked.dataset?.symbol ?? marked.getAttribute("data-symbol")] ?? "";
+    tip.hidden = !tip.textContent;
+    const box = marked.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${box.bottom + 8 + tip.offsetHeight > innerHeight ? box.top - tip.offsetHeight - 8 : box.bottom + 8}px`;
+  });
+  addEventListener("scroll", hide, { passive: true });
+  document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+
+  // ---------------------------------------------------------------- what if
+  const { models, recipes, dtypes, start } = data.whatif;
+
+  /** Exact answers as [numerator, denominator] pairs of BigInts. `state.sizes`, B, T, D, G, R: BigInts. */
+  const evaluate = (state) => {
+    const own = FORMULAS.models[state.model];
+    const [above, below] = dtypes[state.cache].map(BigInt);
+    const [weightAbove, weightBelow] = dtypes[state.dtype].map(BigInt);
+    const given = { ...state.sizes, B: state.B, T: state.T, b_above: above, b_below: below };
+    const found = {};
+    for (const [name, formula] of Object.entries(own)) found[name] = formula(given);
+    const [N] = found.parameters;
+    const [n] = found.tensors;
+    const [active] = found.active;
+    const { D, G, R, T } = state;
+    found.missed = [N - found.rule[0], 1n];
+    found.error = [N - found.rule[0], N];
+    found.weights = [N * weightAbove, weightBelow];
+    for (const [name, formula] of Object.entries(FORMULAS.recipes[state.recipe])) found[`state_${name}`] = formula({ N, n, G });
+    found.train_rule = FORMULAS.rules.rule_flops({ N: active, D });
+    found.train_exact = FORMULAS.rules.exact_flops({ F: found.train[0], D, T });
+    const seconds = ([F, one]) => {
+      const [above, below] = FORMULAS.rules.seconds({ F, G, R });
+      return [above, below * one];
+    };
+    found.seconds_rule = seconds(found.train_rule);
+    found.seconds_exact = seconds(found.train_exact);
+    return found;
+  };
+  globalThis.transformerLedger = { evaluate };
+
+  const form = document.getElementById("calculator");
+  const setUp = () => {
+    const KNOBS = {
+      L: ["layers", "", 1, 256], d: ["width d", "", 16, 32768], h: ["heads", "", 1, 256], h_kv: ["K/V heads", "", 1, 256],
+      d_h: ["head width", "", 2, 1024], f: ["feed-forward width", "", 16, 131072], V: ["vocabulary", "tokens", 16, 1048576],
+      C: ["learned positions", "rows", 1, 1048576], w: ["window", "tokens", 1, 1048576], E: ["experts", "", 1, 1024], k: ["experts a token", "", 1, 128],
+      B: ["batch", "sequences", 1, 4096], T: ["context", "tokens", 1, 1048576], D: ["training tokens", "10⁹", 0.001, 100000],
+      G: ["devices", "", 1, 131072], R: ["sustained rate", "TFLOP/s", 0.1, 10000], M: ["memory a device", "GiB", 1, 1024],
+    };
+    const DECIMALS = { D: 9, R: 12 };
+    const SIZES = ["L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k"];
+    const defaults = { B: 1n, D: BigInt(start.tokens ?? 15e12), G: BigInt(start.devices ?? 16000), R: BigInt(start.flops_per_second_per_device ?? 4e14), M: BigInt(start.device_memory_gib ?? 80) };
+    const names = Object.keys(models);
+    const firstModel = names.includes(start.model) ? start.model : names[0];
+    const state = { model: firstModel };
+    const knobs = {};
+    const selects = {};
+    const controls = form.querySelector(".controls");
+    const results = form.querySelector(".results");
+
+    const shift = (text, places) => {  // "12.5" × 10^places as a BigInt, or null
+      const match = /^(\d+)(?:\.(\d+))?$/.exec(text.trim());
+      if (!match) return null;
+      const part = (match[2] ?? "").padEnd(places, "0");
+      return /[1-9]/.test(part.slice(places)) ? null : BigInt(match[1] + part.slice(0, places));
+    };
+    const unshift = (value, places) => {
+      if (!places) return String(value);
+      const digits = String(value).padStart(places + 1, "0");
+      const part = digits.slice(-places).replace(/0+$/, "");
+      return digits.slice(0, -places) + (part ? `.${part}` : "");
+    };
+    const STEPS = 1000;
+    const position = (value, low, high) => Math.round((STEPS * Math.log(Math.max(value, low) / low)) / Math.log(high / low));
+    // A slider's value: round in binary (sizes) or in decimals (quantities), and never the one it came from.
+    const snapped = (where, current, low, high, decimals) => {
+      const value = low * Math.exp((where / STEPS) * Math.log(high / low));
+      const step = decimals ? 10 ** (Math.floor(Math.log10(value)) - 2) : 2 ** Math.max(0, Math.floor(Math.log2(value)) - 4);
+      let round = Math.round(value / step) * step;
+      if (Math.abs(round - current) < step / 2) round = current + step * Math.sign(where - position(current, low, high));
+      return Number(Math.max(low, round).toPrecision(12));
+    };
+
+    const knob = (name) => {
+      const [label, unit, low, high] = KNOBS[name];
+      const number = element("input", { type: "number", id: `knob-${name}`, min: low < 1 ? "0" : String(low), step: DECIMALS[name] ? "any" : "1", required: true, inputmode: "decimal" });
+      const range = element("input", { type: "range", min: "0", max: String(STEPS), "aria-label": `${label}, slider` });
+      const row = element("div", { class: "knob", "data-knob": name },
+        element("label", { for: `knob-${name}` }, label, unit ? element("span", { class: "unit" }, ` ${unit}`) : null), range, number);
+      const places = DECIMALS[name] ?? 0;
+      const put = (value) => {
+        number.value = unshift(value, places);
+        range.value = String(position(Number(number.value), low, high));
+        range.setAttribute("aria-valuetext", `${grouped(number.value)} ${unit}`);
+      };
+      number.addEventListener("input", () => {
+        const value = shift(number.value, places);
+        number.setAttribute("aria-invalid", String(value == null || value < 1n));
+        if (value == null || value < 1n) return report([`${label}: ${number.value || "nothing"} is not a positive ${places ? "number" : "integer"}.`]);
+        range.value = String(position(Number(number.value), low, high));
+        change(name, value);
+      });
+      range.addEventListener("input", () => {
+        const value = shift(String(snapped(Number(range.value), Number(unshift(state[name], places)), low, high, places)), places);
+        number.removeAttribute("aria-invalid");
+        put(value);
+        change(name, value);
+      });
+      knobs[name] = { row, put };
+      return row;
+    };
+    const select = (name, label, options) => {
+      const box = element("select", { id: `knob-${name}` }, ...options.map(([value, text]) => element("option", { value }, text)));
+      box.addEventListener("change", () => change(name, box.value));
+      selects[name] = box;
+      return element("div", { class: "knob" }, element("label", { for: `knob-${name}` }, label), box);
+    };
+    const typed = Object.keys(dtypes).map((name) => [name, name]);
+    const share = element("button", { type: "button" }, "Copy link");
+    const reset = element("button", { type: "button" }, "Reset");
+    controls.append(
+      select("model", "start from", names.map((name) => [name, models[name].label])),
+      element("fieldset", {}, element("legend", {}, "Architecture"), ...SIZES.map(knob)),
+      element("fieldset", {}, element("legend", {}, "Run"), knob("B"), knob("T"), select("dtype", "weights", typed), select("cache", "cache", typed)),
+      element("fieldset", {}, element("legend", {}, "Training"), knob("D"), knob("G"), knob("R"), knob("M"), select("recipe", "recipe", recipes.map((name) => [name, name]))),
+      element("div", { class: "tools" }, reset, share),
+    );
+
+    const own = (name) => {
+      const { sizes, context } = models[name];
+      const out = { ...defaults, T: BigInt(Math.min(context, 4096)), dtype: "bf16", cache: "bf16", recipe: recipes[0] };
+      for (const [size, value] of Object.entries(sizes)) out[size] = BigInt(value);
+      return out;
+    };
+    const load = (model, changes = {}) => {
+      for (const key of Object.keys(state)) delete state[key];
+      Object.assign(state, { model }, own(model));
+      for (const [name, text] of Object.entries(changes)) {
+        if (name in KNOBS && name in state && /^[1-9]\d*$/.test(text)) state[name] = BigInt(text);
+        else if (name in selects && name !== "model" && [...selects[name].options].some((option) => option.value === text)) state[name] = text;
+      }
+      for (const [name, { row, put }] of Object.entries(knobs)) {
+        row.hidden = !(name in state);
+        row.style.display = row.hidden ? "none" : "";
+        if (name in state) put(state[name]);
+      }
+      for (const [name, box] of Object.entries(selects)) box.value = state[name];
+      update();
+    };
+    const change = (name, value) => {
+      if (name === "model") return load(value), remember();
+      state[name] = value;
+      // A head is d/h wide unless the model, or its user, says otherwise.
+      if ((name === "d" || name === "h") && models[state.model].follows && state.d % state.h === 0n) {
+        state.d_h = state.d / state.h;
+        knobs.d_h.put(state.d_h);
+      }
+      update();
+      remember();
+    };
+    const changes = () => {
+      const usual = own(state.model);
+      return Object.entries(state).filter(([name, value]) => name !== "model" && value !== usual[name]);
+    };
+    const remember = () => {
+      const query = new URLSearchParams([["model", state.model], ...changes().map(([name, value]) => [name, String(value)])]);
+      history.replaceState(null, "", `#what-if?${query}`);
+    };
+    const recall = () => {
+      const [id, query] = location.hash.slice(1).split("?");
+      if (id !== "what-if" || !query) return false;
+      const { model, ...rest } = Object.fromEntries(new URLSearchParams(query));
+      load(names.includes(model) ? model : firstModel, rest);
+      return true;
+    };
+
+    const problems = () => {
+      const { follows, rotary, others } = models[state.model];
+      const found = [];
+      const say = (bad, text) => bad && found.push(text);
+      if ("h_kv" in state) say(state.h % state.h_kv !== 0n, `${state.h_kv} K/V heads do not divide ${state.h} heads.`);
+      if (follows) say(state.d % state.h !== 0n && state.d_h * state.h !== state.d, `${state.h} heads do not divide the width ${state.d}; the head width stays ${state.d_h}.`);
+      if (rotary && "d_h" in state) say(state.d_h % 2n !== 0n, `Rotary positions pair the components, so the head width ${state.d_h} must be even.`);
+      if ("E" in state) say(state.k > state.E, `${state.k} experts a token are more than ${state.E}.`);
+      if ("C" in state) say(state.T > state.C, `A context of ${grouped(state.T)} is longer than the ${grouped(state.C)} learned positions.`);
+      say(state.L <= BigInt(others), `This model has ${others} layers of other kinds; it needs more layers than that.`);
+      return found;
+    };
+
+    // significant digits of a quotient of BigInts
+    const ratio = ([above, below]) => {
+      if (above === 0n) return 0;
+      const scale = BigInt(Math.max(0, 20 - (String(above).length - String(below).length)));
+      return Number((above * 10n ** scale) / below) / Number(10n ** scale);
+    };
+    const integer = ([above, below]) => (above % below === 0n ? above / below : null);
+    const text = (fraction, digits) => {
+      const whole = integer(fraction);
+      return whole == null ? short(ratio(fraction), digits) : short(String(whole), digits);
+    };
+    const node = (fraction, unit = "", digits = 5) => {
+      const whole = integer(fraction);
+      const shown = whole == null ? numberNode(ratio(fraction), digits) : numberNode(String(whole), digits);
+      return element("span", {}, shown, unit ? ` ${unit}` : "");
+    };
+    const UNITS = [[50n, "PiB"], [40n, "TiB"], [30n, "GiB"], [20n, "MiB"], [10n, "KiB"]];
+    const bytes = ([above, below]) => {
+      const whole = String((above + below - 1n) / below);
+      for (const [power, unit] of UNITS) {
+        if (above >= below << power) {
+          const out = element("span", { class: "n", title: `${grouped(whole)} bytes` });
+          out.append(element("span", { class: "brief" }, `${short(ratio([above, below << power]), 4)} ${unit}`), element("span", { class: "full" }, `${grouped(whole)} bytes`));
+          return out;
+        }
+      }
+      return element("span", {}, `${grouped(whole)} bytes`);
+    };
+    const add = ([a, b], [c, e]) => [a * e + c * b, b * e];
+    const fits = (need, room) => {
+      const yes = need[0] <= room * need[1];
+      const spare = yes ? [room * need[1] - need[0], need[1]] : [need[0] - room * need[1], need[1]];
+      return element("span", { class: yes ? "yes" : "no" }, yes ? "fits, " : "does not fit, ", bytes(spare), yes ? " left" : " too much");
+    };
+    const day = ([above, below]) => [above, below * 86400n];
+
+    const report = (lines) => results.replaceChildren(...lines.map((line) => element("p", { class: "problem" }, line)));
+    const update = () => {
+      const wrong = problems();
+      const soft = wrong.filter((line) => line.includes("stays") || line.startsWith("A context"));
+      if (wrong.length > soft.length) return report(wrong);
+      const sizes = Object.fromEntries(SIZES.filter((name) => name in state).map((name) => [name, state[name]]));
+      const found = evaluate({ ...state, sizes });
+      const [N] = found.parameters;
+      const gap = found.missed[0];
+      const magnitude = gap < 0n ? -gap : gap;
+      const percentage = short(ratio([100n * magnitude, N]), 3);
+      const room = state.M << 30n;
+      const groups = [
+        ["Parameters", [
+          ["exact", element("strong", { class: "exact-count", title: String(N) }, grouped(N))],
+          found.active[0] !== N && ["in use for a token", grouped(found.active[0])],
+          ["by the rule 12Ld² + Vd", grouped(found.rule[0])],
+          ["the rule’s error", element("span", { class: "rule-error" }, gap === 0n ? "none" : `${percentage} % too ${gap > 0n ? "few" : "many"}`, element("small", {}, `${grouped(magnitude)} parameters`))],
+        ]],
+        ["Memory to run it", [
+          [`weights, ${state.dtype}`, bytes(found.weights)],
+          [`cache, ${state.cache}, ${grouped(state.B)} × ${grouped(state.T)} tokens`, bytes(found.cache)],
+          [`both on one device of ${grouped(state.M)} GiB`, fits(add(found.weights, found.cache), room)],
+        ]],
+        ["Memory to train it, without activations", [
+          [`state, ${state.recipe}`, bytes(found.state_total)],
+          [`on each of ${grouped(state.G)} devices`, bytes(found.state_share)],
+          [`in ${grouped(state.M)} GiB`, fits(found.state_share, room)],
+        ]],
+        ["Work", [
+          [`forward, ${grouped(state.B)} × ${grouped(state.T)} tokens`, node(found.prefill, "FLOP")],
+          ["one token more for each sequence", node(found.decode, "FLOP")],
+          ["training, 6ND", node(found.train_rule, "FLOP", 4)],
+          [`training, exact at ${grouped(state.T)} tokens a sequence`, node(found.train_exact, "FLOP", 4)],
+          ["6ND / exact", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)],
+        ]],
+        ["Time to train it", [
+          ["by 6ND", node(day(found.seconds_rule), "days", 4)],
+          ["by the exact count", node(day(found.seconds_exact), "days", 4)],
+        ]],
+      ];
+      results.replaceChildren(
+        ...soft.map((line) => element("p", { class: "problem" }, line)),
+        ...groups.flatMap(([heading, rows]) => [
+          element("h3", {}, heading),
+          element("dl", {}, ...rows.filter(Boolean).map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
+        ]),
+      );
+    };
+
+    reset.addEventListener("click", () => {
+      load(state.model);
+      remember();
+    });
+    share.addEventListener("click", async () => {
+      remember();
+      try {
+        await navigator.clipboard.writeText(location.href);
+        share.textContent = "Copied";
+      } catch {
+        share.textContent = "The address bar has it";
+      }
+      setTimeout(() => (share.textContent = "Copy link"), 1500);
+    });
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.hidden = false;
+    addEventListener("hashchange", recall);
+    if (!recall()) load(firstModel);
+  };
+  if (form) setUp();
+
+  addEventListener("hashchange", land);
+  land();
+  follow();
+})();

@@ -1,0 +1,106 @@
+"""Training of our executed decoder on a `Source`: AdamW, linear warm-up, cosine decay; one seed, one result.
+
+AdamW: Loshchilov and Hutter 2019, arXiv:1711.05101. The initial weights are GPT-2's: normal with deviation 0.02, biases
+0, gains 1, and the two projections that end in the residual stream smaller by 1/√(2N) for N layers (Radford et al. 2019,
+section 2.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from transformer_ledger.executed.decoder import Decoder
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.study.source import HeldOut, Source
+
+INITIAL_DEVIATION = 0.02
+FINAL_SHARE = 0.1  # of the learning rate, where the cosine ends
+GRADIENT_NORM = 1.0  # gradients are clipped to it
+SECOND_DECAY = 0.99  # a short training: the second moment must not remember its first steps to the end
+
+
+@dataclass(frozen=True)
+class Programme:
+    """A training programme: batches of `batch` sequences of `length` predictions, `steps` of them."""
+
+    length: int
+    batch: int
+    steps: int
+    warmup: int
+    learning_rate: float
+    weight_decay: float
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(self.steps - self.warmup, 1)
+        return self.learning_rate * (FINAL_SHARE + (1 - FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def fresh(spec: ModelSpec, seed: int) -> Decoder:
+    """An untrained decoder, its tensors drawn in the order of their names from one generator."""
+    with torch.device("meta"):
+        model = Decoder(spec)
+    model.to_empty(device="cpu")
+    generator = torch.Generator().manual_seed(seed)
+    closing = INITIAL_DEVIATION / math.sqrt(2 * spec.depth)
+    with torch.no_grad():
+        for name, tensor in sorted(model.named_parameters()):
+            if name.endswith("bias"):
+                tensor.zero_()
+            elif tensor.dim() == 1:
+                tensor.fill_(1.0)
+            else:
+                ends = name.endswith(("attention.output.weight", "feedforward.down.weight"))
+                tensor.normal_(0.0, closing if ends else INITIAL_DEVIATION, generator=generator)
+    return model
+
+
+def losses(model: nn.Module, ids: Any) -> Tensor:
+    """−ln p of tokens 1 … T of `ids` (B, T + 1): (B, T), in nats."""
+    ids = torch.as_tensor(ids)
+    logits = model(ids[:, :-1])
+    return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(len(ids), -1)
+
+
+def train(
+    model: Decoder,
+    source: Source,
+    programme: Programme,
+    seed: int,
+    watch: Callable[[int, float | None], None] = lambda step, loss: None,
+) -> None:
+    """Train `model` in place. `watch` is called with the number of steps done and the loss of the last batch."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
+    vectors = [tensor for tensor in model.parameters() if tensor.dim() == 1]
+    groups = [
+        {"params": matrices, "weight_decay": programme.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=programme.learning_rate, betas=(0.9, SECOND_DECAY), foreach=True)
+    watch(0, None)
+    for step in range(programme.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = programme.rate(step)
+        loss = losses(model, source.batch(generator, programme.batch, programme.length)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_NORM)
+        optimizer.step()
+        watch(step + 1, loss.item())
+
+
+def evaluate(model: nn.Module, data: HeldOut) -> dict[str, Any]:
+    """Held-out losses by kind, float64 arrays (sequences, T)."""
+    with torch.no_grad():
+        return {kind: losses(model, ids).double().numpy() for kind, ids in data.ids.items()}

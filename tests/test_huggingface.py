@@ -1,0 +1,458 @@
+"""Reading a config.json: exact counts of real models, unwritten facts against transformers, refusals by key."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transformer_ledger import huggingface
+from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters
+from transformer_ledger.model import ModelError, ModelSpec
+
+MODELS = Path(__file__).parents[1] / "resources" / "models"
+
+# Counted on the classes of transformers 5.24.0 on the meta device, eager attention, one sequence: parameters, active
+# ones, FLOPs of a forward pass over 512 tokens, of one more token with 512 cached, of the forward and backward pass;
+# then positions, and bytes of a bf16 DynamicCache and StaticCache that hold them.
+COUNTED = {
+    "deepseek-v3": (
+        671_026_404_352,
+        37_552_282_624,
+        38_813_552_345_088,
+        1_123_784_736_768,
+        116_440_657_035_264,
+        4_096,
+        287_834_112,
+        287_834_112,
+    ),
+    "falcon-7b": (
+        6_921_720_704,
+        6_921_720_704,
+        7_240_006_238_208,
+        14_141_218_816,
+        21_720_018_714_624,
+        2_048,
+        16_777_216,
+        16_777_216,
+    ),
+    "gemma-2-9b": (
+        9_241_705_984,
+        9_241_705_984,
+        9_643_275_321_344,
+        18_835_210_240,
+        28_929_825_964_032,
+        8_192,
+        2_113_757_184,
+        2_113_929_216,
+    ),
+    "gemma-3-1b": (
+        999_885_952,
+        999_885_952,
+        1_051_663_007_744,
+        2_054_045_696,
+        3_154_989_023_232,
+        4_096,
+        28_289_024,
+        28_311_552,
+    ),
+    "gpt-neox-20b": (
+        20_554_567_680,
+        20_554_567_680,
+        21_010_443_141_120,
+        41_037_103_104,
+        63_031_329_423_360,
+        2_048,
+        2_214_592_512,
+        2_214_592_512,
+    ),
+    "gpt-oss-20b": (
+        20_914_757_184,
+        4_187_440_704,
+        3_796_793_032_704,
+        7_340_310_528,
+        11_390_379_098_112,
+        4_096,
+        103_784_448,
+        103_809_024,
+    ),
+    "gpt2-large": (774_030_080, 774_030_080, 838_966_968_320, 1_638_791_680, 2_516_900_904_960, None, None, None),
+    "gpt2": (124_439_808, 124_439_808, 136_160_477_184, 265_975_296, 408_481_431_552, 512, 18_874_368, 18_874_368),
+    "llama-2-70b": (
+        68_976_648_192,
+        68_976_648_192,
+        71_049_496_494_080,
+        138_771_169_280,
+        213_148_489_482_240,
+        4_096,
+        1_342_177_280,
+        1_342_177_280,
+    ),
+    "llama-2-7b": (
+        6_738_415_616,
+        6_738_415_616,
+        6_903_086_186_496,
+        13_483_114_496,
+        20_709_258_559_488,
+        4_096,
+        2_147_483_648,
+        2_147_483_648,
+    ),
+    "llama-3-70b": (
+        70_553_706_496,
+        70_553_706_496,
+        71_856_950_345_728,
+        140_348_227_584,
+        215_570_851_037_184,
+        None,
+        None,
+        None,
+    ),
+    "llama-3-8b": (
+        8_030_261_248,
+        8_030_261_248,
+        7_822_209_187_840,
+        15_278_276_608,
+        23_466_627_563_520,
+        None,
+        None,
+        None,
+    ),
+    "llama-3.1-405b": (
+        405_853_388_800,
+        405_853_388_800,
+        415_602_510_397_440,
+        811_731_910_656,
+        1_246_807_531_192_320,
+        8_192,
+        4_227_858_432,
+        4_227_858_432,
+    ),
+    "llama-3.1-70b": (
+        70_553_706_496,
+        70_553_706_496,
+        71_856_950_345_728,
+        140_348_227_584,
+        215_570_851_037_184,
+        8_192,
+        2_684_354_560,
+        2_684_354_560,
+    ),
+    "llama-3.2-1b": (
+        1_235_814_400,
+        1_235_814_400,
+        1_299_764_477_952,
+        2_538_733_568,
+        3_899_293_433_856,
+        8_192,
+        268_435_456,
+        268_435_456,
+    ),
+    "mistral-7b": (
+        7_241_732_096,
+        7_241_732_096,
+        7_418_482_262_016,
+        14_489_747_456,
+        22_255_446_786_048,
+        8_192,
+        536_739_840,
+        536_870_912,
+    ),
+    "mixtral-8x7b": (
+        46_702_792_704,
+        12_879_925_248,
+        13_191_992_049_664,
+        25_766_133_760,
+        39_575_976_148_992,
+        4_096,
+        536_870_912,
+        536_870_912,
+    ),
+    "qwen2.5-7b": (
+        7_615_616_512,
+        7_615_616_512,
+        7_345_199_382_528,
+        14_346_493_952,
+        22_035_598_147_584,
+        8_192,
+        469_762_048,
+        469_762_048,
+    ),
+    "qwen3-30b-a3b": (
+        30_532_122_624,
+        3_353_032_704,
+        3_320_815_026_176,
+        6_486_753_280,
+        9_962_445_078_528,
+        4_096,
+        402_653_184,
+        402_653_184,
+    ),
+    "qwen3-8b": (
+        8_190_735_360,
+        8_190_735_360,
+        7_904_350_437_376,
+        15_438_774_272,
+        23_713_051_312_128,
+        8_192,
+        1_207_959_552,
+        1_207_959_552,
+    ),
+}
+
+
+def load(name):
+    return json.loads((MODELS / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_real_model(name):
+    total, active, forward, decode, training, positions, dynamic, static = COUNTED[name]
+    spec, _ = huggingface.read(name, load(name))
+    assert parameters.totals(spec) == (total, active)
+    assert matmul.total(spec, 1, 512, "prefill") == forward
+    assert matmul.total(spec, 1, 513, "decode") == decode
+    assert matmul.total(spec, 1, 512, "train") == training
+    if positions:
+        assert kv_cache.cache_bytes(spec, 1, positions, "bf16", "dynamic") == dynamic
+        assert kv_cache.cache_bytes(spec, 1, positions, "bf16", "static") == static
+    assert ModelSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+def test_llama_1_65b():
+    spec, _ = huggingface.read("m", load("llama-1-65b"))
+    assert parameters.totals(spec)[0] == 65_285_660_672  # arXiv:2302.13971, table 2, says 65.2B
+
+
+SMALL = {"vocab_size": 61, "max_position_embeddings": 32, "num_hidden_layers": 3, "hidden_size": 32}
+SMALL |= {"num_attention_heads": 4, "intermediate_size": 40, "bos_token_id": None, "eos_token_id": None}
+SMALL |= {"pad_token_id": None}
+GPT = {"vocab_size": 61, "n_positions": 32, "n_layer": 2, "n_head": 4, "n_embd": 32, "bos_token_id": None}
+GPT |= {"eos_token_id": None}
+LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "q_lora_rank": 12}
+LATENT |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
+GROUPED = {"num_key_value_heads": 2}
+
+# Family → variants of a small file; the first of each family is also run, the others are built.
+VARIANTS = {
+    "gpt2": [GPT, GPT | {"n_inner": 40}, GPT | {"tie_word_embeddings": False, "n_inner": None}],
+    "gpt_bigcode": [GPT, GPT | {"multi_query": False}],
+    "gpt_neox": [SMALL, SMALL | {"attention_bias": False, "use_parallel_residual": False, "tie_word_embeddings": True}],
+    "opt": [
+        SMALL | {"ffn_dim": 40, "pad_token_id": 1},
+        SMALL | {"ffn_dim": 40, "pad_token_id": 1, "enable_bias": False, "do_layer_norm_before": False},
+        SMALL | {"ffn_dim": 40, "pad_token_id": 1, "word_embed_proj_dim": 16, "_remove_final_layer_norm": True},
+    ],
+    "bloom": [
+        {"vocab_size": 61, "n_layer": 2, "n_head": 4, "n_embed": 32},
+        {"vocab_size": 61, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "seq_length": 16},
+    ],
+    "falcon": [
+        SMALL | {"num_kv_heads": 4},
+        SMALL | {"new_decoder_architecture": True, "num_kv_heads": 2},
+        SMALL | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1, "bias": True},
+        SMALL | {"multi_query": False, "parallel_attn": False, "alibi": True, "ffn_hidden_size": 40, "bias": True},
+        SMALL | {"tie_word_embeddings": False},
+    ],
+    "llama": [
+        SMALL | GROUPED,
+        SMALL | {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": None},
+        SMALL | {"head_dim": 16, "num_key_value_heads": 1},
+    ],
+    "mistral": [SMALL | GROUPED | {"sliding_window": 7}, SMALL | {"sliding_window": None, "head_dim": 6, **GROUPED}],
+    "mixtral": [SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2}],
+    "qwen2": [
+        SMALL | GROUPED | {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+        SMALL | GROUPED | {"tie_word_embeddings": True},
+    ],
+    "qwen3": [SMALL | GROUPED | {"head_dim": 16}, SMALL | GROUPED | {"head_dim": 8, "attention_bias": True}],
+    "qwen3_moe": [
+        SMALL | GROUPED | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "head_dim": 8},
+        SMALL | GROUPED | {"num_experts": 4, "num_experts_per_tok": 1, "mlp_only_layers": [0], "head_dim": 8},
+        SMALL | GROUPED | {"num_experts": 8, "decoder_sparse_step": 2, "attention_bias": True, "head_dim": 8},
+    ],
+    "gemma": [SMALL | GROUPED | {"head_dim": 16}],
+    "gemma2": [SMALL | GROUPED | {"head_dim": 16, "sliding_window": 7}],
+    "gemma3_text": [
+        SMALL | GROUPED | {"head_dim": 16, "sliding_window": 7, "sliding_window_pattern": 2},
+        SMALL | GROUPED | {"head_dim": 8, "attention_bias": True, "tie_word_embeddings": False},
+    ],
+    "phi3": [SMALL, SMALL | GROUPED | {"sliding_window": 7, "tie_word_embeddings": True}],
+    "olmo2": [SMALL | GROUPED, SMALL | {"attention_bias": True}],
+    "gpt_oss": [
+        SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 7},
+        SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "attention_bias": False},
+    ],
+    "deepseek_v2": [
+        SMALL | LATENT | {"first_k_dense_replace": 1},
+        SMALL | LATENT | {"q_lora_rank": None, "attention_bias": True, "n_shared_experts": 1},
+    ],
+    "deepseek_v3": [
+        SMALL | LATENT | {"first_k_dense_replace": 2, "num_key_value_heads": 4},
+        SMALL | LATENT | {"attention_bias": True, "n_shared_experts": 2, "num_key_value_heads": 4},
+    ],
+}
+
+
+def test_every_family_is_tried():
+    assert set(VARIANTS) == set(huggingface.KNOWN)
+
+
+@pytest.mark.parametrize(("family", "number"), [(f, i) for f, files in VARIANTS.items() for i in range(len(files))])
+def test_family_against_transformers(family, number):
+    """Parameters of every variant; operations and caches of the first of each family."""
+    from transformer_ledger.executed import run, transformers_model
+
+    config = {"model_type": family, **VARIANTS[family][number]}
+    spec, _ = huggingface.read("m", dict(config))
+    loads = {"w": {"batch": 2, "context": 12}} if number == 0 else {}
+    make = run._rows("m", "transformers")
+    counted = transformers_model.rows(make, spec, config, loads, ["bf16"] if loads else [])
+    rows = agreement.compute({"m": spec.to_json()}, loads, ["bf16"], {"m": counted})
+    assert [row for row in rows if row["difference"]] == []
+    seen = {row["policy"] or row["phase"] or row["quantity"] for row in rows}
+    assert seen >= {"parameters", *(["prefill", "decode", "train", "dynamic", "static"] if loads else [])}
+    components = parameters.compute(
+        {"m": spec.to_json()}, {"m": [{**row, "implementation": "ours"} for row in counted]}
+    )
+    assert [row for row in components if row["difference"] != 0] == []
+
+
+def test_fused_and_plain_names_read_alike():
+    gpt, _ = huggingface.read("m", {"model_type": "gpt2", **GPT})
+    plain = {"vocab_size": 61, "max_position_embeddings": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    assert huggingface.read("m", {"model_type": "gpt2", "hidden_size": 32, **plain})[0] == gpt
+
+
+@pytest.mark.parametrize(
+    ("config", "per_token"),
+    [
+        # Qwen3-4B: 36 layers, 8 key/value heads of 128, though d / h is 80.
+        (
+            {"model_type": "qwen3", "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128}
+            | {"hidden_size": 2560, "num_attention_heads": 32, "intermediate_size": 9728},
+            147_456,
+        ),
+        ({"model_type": "gpt_bigcode", "multi_query": True, "n_layer": 24, "n_embd": 2048, "n_head": 16}, 12_288),
+        ({"model_type": "gpt_bigcode", "multi_query": True, "n_layer": 40, "n_embd": 6144, "n_head": 48}, 20_480),
+    ],
+)
+def test_cache_per_token(config, per_token):
+    assert kv_cache.bytes_per_token(huggingface.read("m", config)[0], 512, "bf16", "needed") == per_token
+
+
+def test_null_head_dim_is_as_absent():
+    for family in ("llama", "mistral", "mixtral", "qwen3", "gemma2", "gpt_oss"):
+        config = {"model_type": family, "num_key_value_heads": 4, "num_attention_heads": 32}
+        assert huggingface.read("m", {**config, "head_dim": None})[0] == huggingface.read("m", config)[0]
+
+
+def test_defaults_are_named():
+    """`{"model_type": "llama"}` alone is a 6.7B model: every figure of it is a default, and is called so."""
+    spec, notes = huggingface.read("m", {"model_type": "llama"})
+    assert parameters.totals(spec)[0] == 6_738_415_616
+    named = {note.split(":")[0] for note in notes}
+    assert named >= {"hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size", "tie_word_embeddings"}
+    full = load("llama-3.1-70b")
+    assert huggingface.read("m", full)[1] == []
+    del full["tie_word_embeddings"]
+    assert huggingface.read("m", full)[1] == [
+        "tie_word_embeddings: not in the file, taken as False (the family's default)"
+    ]
+    gpt = load("gpt2")
+    assert any("tie_word_embeddings" in note and "True" in note for note in huggingface.read("m", gpt)[1])
+
+
+@pytest.mark.parametrize("family", huggingface.KNOWN)
+def test_a_bare_family_is_the_one_that_transformers_defaults_to(family):
+    """Our defaults are the class's: both read a file that says nothing but its family."""
+    from transformers import AutoConfig
+
+    bare = {"model_type": family}
+    if family == "deepseek_v2":
+        bare["num_experts_per_tok"] = 2  # the class has none
+    config = AutoConfig.for_model(**bare)
+    spec, _ = huggingface.read("m", bare)
+    attention, feedforward = spec.layers[-1][1].attention, spec.layers[-1][1].feedforward
+    assert spec.d_model == config.hidden_size
+    assert spec.depth == config.num_hidden_layers
+    assert spec.vocabulary == config.vocab_size
+    assert attention.heads == config.num_attention_heads
+    assert spec.tied_head == config.tie_word_embeddings
+    if family != "bloom":
+        assert spec.context == config.max_position_embeddings
+    if attention.latent is None and getattr(config, "head_dim", None):
+        assert attention.head_dim == config.head_dim
+    if hasattr(config, "num_key_value_heads"):
+        assert attention.kv_heads == config.num_key_value_heads
+    if hasattr(config, "num_experts_per_tok"):
+        assert feedforward.experts_per_token == config.num_experts_per_tok
+    types = getattr(config, "layer_types", None)
+    if types and family != "qwen3_moe":
+        assert [layer.attention.window is not None for layer in spec.each_layer()] == [t[0] == "s" for t in types]
+
+
+def test_multimodal_file_gives_its_text_part():
+    text = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 61, "model_type": "gemma3_text"}
+    config = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 8}}
+    spec, notes = huggingface.read("m", config)
+    assert spec == huggingface.read("m", text)[0]
+    assert huggingface.TEXT_PART in notes[0]
+    assert not huggingface.read("m", {**config, "tie_word_embeddings": False})[0].tied_head
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "message"),
+    [
+        ({"model_type": "x"}, "model_type", "unknown model_type 'x'; known: bloom, "),
+        ({}, "model_type", "missing"),
+        ({"model_type": ["llama"]}, "model_type", "missing or no name"),
+        ({"model_type": "llama", "num_hidden_layers": -3}, "num_hidden_layers", "allowed: 1 to"),
+        ({"model_type": "llama", "num_hidden_layers": 10**9}, "num_hidden_layers", "allowed: 1 to"),
+        ({"model_type": "llama", "vocab_size": 10**15}, "vocab_size", "allowed: 1 to"),
+        ({"model_type": "llama", "vocab_size": "32000"}, "vocab_size", "not an integer"),
+        ({"model_type": "llama", "vocab_size": True}, "vocab_size", "not an integer"),
+        ({"model_type": "llama", "hidden_size": 4096.0}, "hidden_size", "not an integer"),
+        ({"model_type": "llama", "num_attention_heads": 0}, "num_attention_heads", "allowed: 1 to"),
+        ({"model_type": "llama", "num_attention_heads": 33}, "num_attention_heads", "does not divide"),
+        ({"model_type": "llama", "num_key_value_heads": 5}, "num_key_value_heads", "does not divide"),
+        ({"model_type": "llama", "head_dim": 7}, "head_dim", "odd"),
+        ({"model_type": "llama", "tie_word_embeddings": "no"}, "tie_word_embeddings", "neither true nor false"),
+        ({"model_type": "llama", "rms_norm_eps": float("nan")}, "rms_norm_eps", "not a positive number"),
+        ({"model_type": "llama", "rope_parameters": {"rope_theta": -1}}, "rope_theta", "not a positive number"),
+        ({"model_type": "mixtral", "num_experts_per_tok": 9}, "num_experts_per_tok", "above the 8 experts"),
+        ({"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024}, "n_embd", "variants of one key"),
+        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention", "not counted"),
+        (
+            {"model_type": "qwen2", "use_sliding_window": True, "layer_types": ["x"] * 32},
+            "layer_types",
+            "allowed: full",
+        ),
+        ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "layer_types", "list of 26"),
+        ({"model_type": "opt", "layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "not counted"),
+        ({"model_type": "deepseek_v3", "num_key_value_heads": 8}, "num_key_value_heads", "latent"),
+        ({"model_type": "deepseek_v3", "moe_layer_freq": 2}, "moe_layer_freq", "not counted"),
+        ({"model_type": "falcon", "multi_query": False, "num_kv_heads": 8}, "num_kv_heads", "no such Falcon"),
+        (
+            {"model_type": "falcon", "new_decoder_architecture": True, "parallel_attn": False},
+            "parallel_attn",
+            "no such",
+        ),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": "all"}, "mlp_only_layers", "not a list"),
+    ],
+)
+def test_refusals_name_the_key(config, key, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        huggingface.read("m", config)
+    assert caught.value.key == key
+
+
+def test_no_torch_for_a_closed_form():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, transformer_ledger.huggingface\n"
+        "from transformer_ledger.ledger import agreement, kv_cache, matmul, training_compute, training_state\n"
+        "assert not {'torch', 'sympy', 'pandas', 'transformers'} & set(sys.modules), set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(MODELS.parents[1] / "src")})

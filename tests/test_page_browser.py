@@ -1,0 +1,291 @@
+"""The page in a real browser: silent, usable, accessible, and its calculator equal to Python."""
+
+import csv
+import io
+import os
+import shutil
+from fractions import Fraction
+
+import pytest
+import report_tables
+from test_report import states
+
+from transformer_ledger.formulas import training_compute
+from transformer_ledger.ledger.storage import bytes_per_number
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.report import page as report
+from transformer_ledger.report import whatif
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if BROWSER is None and not os.environ.get("CI"):
+    pytest.skip("no Chromium on this machine (Debian: apt install chromium); CI has one", allow_module_level=True)
+
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
+WIDTHS = (360, 800, 1400)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(report.compute(**report_tables.tables()), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Opens the page; the test fails where it logs an error or asks for anything but itself."""
+    wrong: list[str] = []
+    contexts = []
+
+    def open_page(hash_: str = "", width: int = 1400, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        made = context.new_page()
+        made.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+        made.on("pageerror", lambda error: wrong.append(str(error)))
+        made.on("request", lambda request: request.url.split("#")[0] != address and not request.url.startswith(("data:", "blob:")) and wrong.append(request.url))  # fmt: skip
+        made.goto(address + hash_)
+        return made
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_horizontal_scroll(opened, width, theme):
+    page = opened(width=width, color_scheme=theme)
+    page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1400), ("dark", 360)])
+def test_no_serious_accessibility_finding(opened, theme, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = opened("#table-ledger-parameters", width=width, color_scheme=theme)
+    page.locator("[data-cases='A1.1']").evaluate("box => { box.open = true }")
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    serious = [
+        (rule["id"], [node["target"] for node in rule["nodes"]][:3])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_every_contents_link_lands(opened):
+    page = opened()
+    links = page.eval_on_selector_all(".contents a", "all => all.map(a => a.hash.slice(1))")
+    assert len(links) > 30
+    for target in links:
+        page.evaluate("id => { location.hash = id }", target)
+        page.wait_for_function(
+            """id => { const top = document.getElementById(id).getBoundingClientRect().top;
+            const end = document.documentElement.scrollHeight - innerHeight - scrollY;
+            return Math.abs(top) < 60 || end < 2; }""",
+            arg=target,
+        )
+    page.evaluate("location.hash = 'kv-cache'")
+    page.wait_for_function("document.querySelector('.contents [aria-current]').hash === '#kv-cache'")
+
+
+def test_a_link_into_a_closed_box_opens_it(opened):
+    page = opened("#table-ledger-matmul")
+    assert page.eval_on_selector("#table-ledger-matmul", "box => box.open")
+    assert page.locator("#table-ledger-matmul tbody tr").count() == 100
+
+
+def test_theme_follows_the_system_and_the_switch(opened):
+    page = opened(color_scheme="dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark != light
+    page.click("#theme")  # light
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+
+
+def test_exact_figures_show_every_digit(opened):
+    page = opened()
+    cell = page.locator("#summary-matmul tbody tr td").nth(3)
+    assert "×" in page.locator("#summary-matmul").inner_text()
+    page.click("#exact")
+    assert "×" not in page.locator("#summary-matmul tbody").inner_text().replace(" × ", "")
+    assert cell.is_visible()
+
+
+def test_sort_filter_and_download(opened):
+    page = opened("#table-ledger-matmul")
+    box = page.locator("#table-ledger-matmul")
+    names = box.locator("thead th").all_inner_texts()
+    column = next(index for index, name in enumerate(names) if name.startswith("flops"))
+    header = box.locator("thead th button").nth(column)
+    header.click()
+    header.click()
+    assert box.locator("thead th").nth(column).get_attribute("aria-sort") == "descending"
+    page.click("#exact")
+    shown = [int(text.replace(",", "")) for text in box.locator(f"tbody td:nth-child({column + 1})").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True)
+    assert shown[0] > 2**53 / 100
+    box.locator("input[type=search]").fill("llama decode head")
+    assert box.locator("tbody tr").count() == 2
+    with page.expect_download() as download:
+        box.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "ledger-matmul.csv"
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"))))
+    assert [(row["model"], row["phase"], row["component"]) for row in rows] == [("llama-3-8b", "decode", "head")] * 2
+    assert {row["flops [FLOP]"] for row in rows} == {str(2 * 128256 * 4096)}
+
+
+def test_small_tables_sort_and_download_exact_values(opened):
+    page = opened()
+    table = page.locator("#summary-parameters")
+    table.locator("thead th button").nth(1).click()
+    assert [text.split("\t")[0] for text in table.locator("tbody tr").all_inner_texts()][0] == "teaching"
+    with page.expect_download() as download:
+        table.get_by_role("button", name="Download").click()
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"))))
+    assert [row["parameters"] for row in rows] == ["889600", "8030261248", "46702792704"]
+    assert rows[2]["model"] == report_tables.HOSTILE
+
+
+def test_copy_puts_the_rows_on_the_clipboard(opened):
+    page = opened(permissions=["clipboard-read", "clipboard-write"])
+    page.locator("#summary-parameters").get_by_role("button", name="Copy").click()
+    page.wait_for_function("document.querySelector('#summary-parameters .tools').textContent.includes('Copied')")
+    assert "Llama 3 8B\t8030261248" in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_cases_open_and_claims_filter(opened):
+    page = opened("#claim-A1.1")
+    page.locator("[data-cases='A1.1'] summary").click()
+    cells = page.locator("[data-cases='A1.1'] tbody").inner_text()
+    assert report_tables.HOSTILE in cells
+    page.locator("#claim-filters input[value='not settled']").uncheck()
+    assert page.locator(".claim:visible").count() == 4
+    page.evaluate("location.hash = 'claim-A2.1'")  # a link to a hidden claim shows it again
+    page.wait_for_function("document.getElementById('claim-A2.1').checkVisibility()")
+
+
+def test_a_symbol_says_what_it_means(opened):
+    page = opened("#formulas")
+    page.locator("#formula-matmul-scores msub[data-symbol=d_h]").hover()
+    assert page.locator("#tip").inner_text().startswith("width of one query or key head")
+
+
+def test_keyboard_alone_reaches_a_result(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.locator("#knob-L").focus()
+    page.keyboard.press("ArrowUp")
+    assert page.locator(".exact-count").inner_text() == f"{8030261248 + 4096 * (4096 * 2 + 2 * 1024 + 3 * 14336 + 2):,}"
+
+
+def test_llama_3_8b_shows_the_rules_error(opened):
+    page = opened("#what-if")
+    assert page.locator(".exact-count").inner_text() == "8,030,261,248"
+    assert page.locator(".rule-error").inner_text().startswith("13.2 % too few")
+
+
+def test_a_setting_is_in_the_address_and_comes_back(opened):
+    page = opened("#what-if")
+    page.locator("#knob-L").fill("40")
+    page.select_option("#knob-recipe", "zero-3")
+    hash_ = page.evaluate("location.hash")
+    assert "model=llama-3-8b" in hash_ and "L=40" in hash_ and "recipe=zero-3" in hash_
+    again = opened(hash_)
+    assert again.input_value("#knob-L") == "40"
+    assert again.locator(".exact-count").inner_text() == page.locator(".exact-count").inner_text()
+    broken = opened("#what-if?model=nobody&L=-3&d=x&recipe=%3Cscript%3E&h=1e9")
+    assert broken.locator(".exact-count").inner_text() == "8,030,261,248"
+
+
+def test_sliders_recompute_and_contradictions_are_said(opened):
+    page = opened("#what-if")
+    before = page.locator(".exact-count").inner_text()
+    page.locator("[data-knob=f] input[type=range]").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".exact-count").inner_text() != before
+    page.locator("#knob-h_kv").fill("7")
+    assert "7 K/V heads do not divide 32 heads" in page.locator(".results").inner_text()
+    page.locator("#knob-h_kv").fill("0")
+    assert "not a positive integer" in page.locator(".results").inner_text()
+    page.get_by_role("button", name="Reset").click()
+    assert page.locator(".exact-count").inner_text() == before
+
+
+def expected(state: dict) -> dict[str, Fraction]:
+    """What Python says about a state of the calculator."""
+    spec = ModelSpec.from_json(report_tables.models()[state["model"]]["spec"])
+    found = whatif.quantities(whatif.vary(spec, state["sizes"]), state["B"], state["T"], bytes_per_number(state["cache"]))
+    N, G, D, R, T = found["parameters"], state["G"], state["D"], state["R"], state["T"]
+    held = whatif.state(report_tables.RECIPES[state["recipe"]], N, found["tensors"], G)
+    rule = training_compute.rule_flops(found["active"], D)
+    exact = Fraction(found["train"], T) * D
+    return {
+        **{name: Fraction(value) for name, value in found.items()},
+        "missed": Fraction(N - found["rule"]),
+        "error": Fraction(N - found["rule"], N),
+        "weights": N * bytes_per_number(state["dtype"]),
+        "state_total": Fraction(held["total"]),
+        "state_share": Fraction(held["share"]),
+        "train_rule": Fraction(rule),
+        "train_exact": exact,
+        "seconds_rule": Fraction(rule, G * R),
+        "seconds_exact": exact / (G * R),
+    }
+
+
+def test_calculator_equals_python_on_a_thousand_points(opened):
+    page = opened()
+    points = states(1000)
+    answers = page.evaluate(
+        """points => points.map((point) => {
+            const big = (value) => BigInt(value);
+            const sizes = Object.fromEntries(Object.entries(point.sizes).map(([name, value]) => [name, big(value)]));
+            const { B, T, D, G, R } = point;
+            const found = transformerLedger.evaluate({ ...point, sizes, B: big(B), T: big(T), D: big(D), G: big(G), R: big(R) });
+            return Object.fromEntries(Object.entries(found).map(([name, pair]) => [name, pair.map(String)]));
+        })""",
+        [{**point, **{key: str(point[key]) for key in "BTDGR"}} for point in points],
+    )
+    largest = 0
+    for point, answer in zip(points, answers, strict=True):
+        wanted = expected(point)
+        assert {name: Fraction(int(above), int(below)) for name, (above, below) in answer.items()} == wanted
+        largest = max(largest, wanted["train_exact"])
+    assert largest > 2**53  # the grid goes where doubles would round
+
+
+def test_prints_to_pdf(opened):
+    page = opened()
+    pdf = page.pdf(format="A4", prefer_css_page_size=True)
+    assert pdf.startswith(b"%PDF") and len(pdf) > 50_000
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 690, "height": 900})  # A4 less its margins
+    cut = page.eval_on_selector_all("table.data", "all => all.filter(t => t.offsetParent && t.getBoundingClientRect().right > innerWidth + 1).map(t => t.dataset.name)")  # fmt: skip
+    assert cut == []
+
+
+def test_usable_within_a_second(opened):
+    page = opened()
+    timing = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    assert timing < 1000
