@@ -1,4 +1,4 @@
-"""Input tables of the page for its tests: ledgers and experiments as the jobs compute them, and made-up cases of claims."""
+"""Input tables of the page for its tests: ledgers and experiments as the jobs compute them, made-up cases."""
 
 from __future__ import annotations
 
@@ -13,45 +13,93 @@ from transformer_ledger.model import from_architecture
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "teaching": {
-        "layers": 4, "d_model": 128, "heads": 8, "d_ff": 512, "vocabulary": 256, "context": 256,
-        "positions": "learned", "norm": "layernorm", "feedforward": "gelu", "biases": {"feedforward": True, "norm": True},
+        "layers": 4,
+        "d_model": 128,
+        "heads": 8,
+        "d_ff": 512,
+        "vocabulary": 256,
+        "context": 256,
+        "positions": "learned",
+        "norm": "layernorm",
+        "feedforward": "gelu",
+        "biases": {"feedforward": True, "norm": True},
     },
     "llama-3-8b": {
-        "layers": 32, "d_model": 4096, "heads": 32, "kv_heads": 8, "d_ff": 14336, "vocabulary": 128256, "context": 8192,
-        "positions": "rope", "norm": "rmsnorm", "feedforward": "gated",
+        "layers": 32,
+        "d_model": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "d_ff": 14336,
+        "vocabulary": 128256,
+        "context": 8192,
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "feedforward": "gated",
     },
     "experts": {
-        "layers": 32, "d_model": 4096, "heads": 32, "kv_heads": 8, "d_ff": 14336, "vocabulary": 32000, "context": 32768,
-        "positions": "rope", "norm": "rmsnorm", "feedforward": "gated", "experts": {"count": 8, "per_token": 2}, "window": 4096,
+        "layers": 32,
+        "d_model": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "d_ff": 14336,
+        "vocabulary": 32000,
+        "context": 32768,
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "feedforward": "gated",
+        "experts": {"count": 8, "per_token": 2},
+        "window": 4096,
     },
-}  # fmt: skip
+}
 HOSTILE = '<script>alert("1")</script>](x)&'
 RECIPES = {
-    "adamw-fp32": {"weights": "fp32", "gradients": "fp32", "optimizer": "adamw", "moments": "fp32", "devices": 1, "zero_stage": 0},
-    "zero-3": {
-        "weights": "bf16", "gradients": "bf16", "master_weights": "fp32", "optimizer": "adamw", "moments": "fp32",
-        "devices": 64, "zero_stage": 3,
+    "adamw-fp32": {
+        "weights": "fp32",
+        "gradients": "fp32",
+        "optimizer": "adamw",
+        "moments": "fp32",
+        "devices": 1,
+        "zero_stage": 0,
     },
-}  # fmt: skip
+    "zero-3": {
+        "weights": "bf16",
+        "gradients": "bf16",
+        "master_weights": "fp32",
+        "optimizer": "adamw",
+        "moments": "fp32",
+        "devices": 64,
+        "zero_stage": 3,
+    },
+}
 WORKLOADS = {"b1-t128": {"batch": 1, "context": 128}, "b1-t4096": {"batch": 1, "context": 4096}}
 CACHE_DTYPES = ["bf16", "int4-g64"]
 E1 = {
     "printed": {"q": [1, 2], "k": [3, -1], "frequency": 0.17, "m": 2, "n": 7, "shift": 11, "equal_angle": 0.8},
     "drawn": {
-        "seed": 0, "head_dims": [8], "bases": [10000.0], "pairings": ["interleaved", "half-split"], "positions": [[0, 5], [90, 7]],
+        "seed": 0,
+        "head_dims": [8],
+        "bases": [10000.0],
+        "pairings": ["interleaved", "half-split"],
+        "positions": [[0, 5], [90, 7]],
         "shift": 11,
     },
     "dtypes": ["fp64", "fp32"],
     "reference_digits": 50,
-}  # fmt: skip
+}
 E2 = {
     "printed": {"scores": [1000, 1001, 999, 1002], "values": [2, -1, 3, 4], "blocks": [[0, 1], [1, 3], [3, 4]]},
     "drawn": {
-        "seed": 0, "scores": [[0, 1]], "keys": [5], "value_dim": 2, "block_sizes": [2], "orders": ["ascending"], "masks": ["none"],
+        "seed": 0,
+        "scores": [[0, 1]],
+        "keys": [5],
+        "value_dim": 2,
+        "block_sizes": [2],
+        "orders": ["ascending"],
+        "masks": ["none"],
     },
     "dtypes": ["fp64", "fp32"],
     "reference_digits": 50,
-}  # fmt: skip
+}
 
 
 def models() -> dict[str, Any]:
@@ -82,7 +130,17 @@ def cases() -> list[dict[str, Any]]:
         for octave in range(4, 21):
             where = f"position={2**octave} base=10000 d_h=128 dtype={dtype}"
             error = min(2.0, unit * 2.0**octave)
-            rows.append(case("B4.4", where, "floating", "largest error of cos and sin", error, "<=", 2 * error))
+            rows.append(
+                case(
+                    "B4.4",
+                    where,
+                    "floating",
+                    "largest error of cos and sin, positions of the octave",
+                    error,
+                    "<=",
+                    2 * error,
+                )
+            )
     return rows
 
 
@@ -91,10 +149,15 @@ def tables() -> dict[str, Any]:
     described = {name: model["spec"] for name, model in models().items()}
     runs = {
         "llama-3-8b": {
-            "model": "llama-3-8b", "architecture": described["llama-3-8b"], "tokens": 15 * 10**12, "context": 8192,
-            "devices": 16000, "flops_per_second_per_device": 400 * 10**12, "published_device_hours": 1300000,
+            "model": "llama-3-8b",
+            "architecture": described["llama-3-8b"],
+            "tokens": 15 * 10**12,
+            "context": 8192,
+            "devices": 16000,
+            "flops_per_second_per_device": 400 * 10**12,
+            "published_device_hours": 1300000,
         }
-    }  # fmt: skip
+    }
     ledger = {
         "parameters": parameters.compute(described),
         "training_state": training_state.compute(described, RECIPES),
@@ -110,7 +173,9 @@ def tables() -> dict[str, Any]:
     return {
         "models": models(),
         "workloads": WORKLOADS,
-        "training_runs": {name: {key: value for key, value in run.items() if key != "architecture"} for name, run in runs.items()},
+        "training_runs": {
+            name: {key: value for key, value in run.items() if key != "architecture"} for name, run in runs.items()
+        },
         "recipes": RECIPES,
         "cache_dtypes": CACHE_DTYPES,
         "report": {"title": "Transformer Ledger", "whatif": {"model": "llama-3-8b"}},
@@ -125,11 +190,15 @@ def tables() -> dict[str, Any]:
         "timing": {},
         "provenance": {
             f"results/experiment/{name}.parquet": {
-                "digest": "0" * 64, "sources": "1" * 64, "packages": {"numpy": "2.4.6"}, "settings": settings, "inputs": {},
+                "digest": "0" * 64,
+                "sources": "1" * 64,
+                "packages": {"numpy": "2.4.6"},
+                "settings": settings,
+                "inputs": {},
             }
             for name, settings in (("rope_dot_product", E1), ("blocked_softmax", E2))
         },
-    }  # fmt: skip
+    }
 
 
 __all__ = ["ARCHITECTURES", "CACHE_DTYPES", "HOSTILE", "RECIPES", "models", "tables", "text_a", "text_b"]

@@ -387,15 +387,15 @@ def test_both_implementations_count_the_same(family: str) -> None:
     assert {("transformers", policy) for policy in ("dynamic", "static", "needed", "reserved")} < set(caches)
 
 
-def test_a_fused_attention_that_counts_as_nothing_is_refused() -> None:
+def test_grouped_experts_that_count_as_nothing_are_refused() -> None:
     from transformer_ledger.executed import transformers_model
 
-    keys, model = PAIRS["llama"]
-    theirs = transformers_model.build({"model_type": "llama", **keys})
+    keys, model = PAIRS["mixtral"]
+    theirs = transformers_model.build({"model_type": "mixtral", **keys})
     runner = transformers_model.Runner(theirs, model)
     assert runner.decode(1, 4).total() > 0
-    theirs.set_attn_implementation("sdpa")
-    with pytest.raises(count.CountError, match="no operation counted in attention.scores"):
+    theirs.set_experts_implementation("grouped_mm")
+    with pytest.raises(count.CountError, match=r"no operation counted in feedforward\.up, feedforward\.down"):
         runner.decode(1, 4)
 
 

@@ -86,6 +86,9 @@ def settings(config: Config, job: str) -> dict[str, Any]:
         }
     if job == "ledger/matmul":
         return {"models": _specs(config, every), "workloads": config["workloads"]}
+    if job == "ledger/fit":
+        shown = ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")
+        return {"models": _specs(config, every), **{key: config[key] for key in shown}}
     if job == "ledger/training_compute":
         return {"runs": _runs(config, list(config["training_runs"]))}
     if job == "ledger/agreement":
@@ -135,7 +138,7 @@ def digest_of(config: Config, path: str) -> str:
 def inputs_of(config: Config, job: str) -> list[str]:
     """The tables that `job` reads; the page reads them all."""
     kind, _, name = job.partition("/")
-    if kind in ("ledger", "verification") and job != "ledger/training_compute":
+    if kind in ("ledger", "verification") and job not in ("ledger/training_compute", "ledger/fit"):
         return [f"results/execution/{model}.parquet" for model in models_read(config, kind, name)]
     if job == "claims":
         return [f"results/verification/{name}.parquet" for name in sorted(config["verification"])]
@@ -146,7 +149,7 @@ def inputs_of(config: Config, job: str) -> list[str]:
     return []
 
 
-LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "training_compute", "agreement")
+LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "training_compute", "fit", "agreement")
 
 
 def tables_of(config: Config) -> list[str]:

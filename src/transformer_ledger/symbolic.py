@@ -1,4 +1,4 @@
-"""A formula function as algebra: SymPy → LaTeX and MathML to read, JavaScript to run in the page, degrees to reason with.
+"""A formula function as algebra: SymPy → LaTeX and MathML to read, JavaScript to run in the page, degrees.
 
 The functions of `transformer_ledger.formulas` are called with one positive integer symbol for each parameter, so what
 is shown and what runs in a browser is the function that computed the ledgers, never a second copy of it.
@@ -98,9 +98,9 @@ def _mathml(expr: Any) -> str:
         return f"<mrow><mo>−</mo>{text}</mrow>" if minus else text
     if expr.is_Pow:
         if expr.exp.is_Integer and expr.exp < 0:
-            return f"<mfrac><mn>1</mn>{_mathml(flat(expr.base ** -expr.exp))}</mfrac>"
+            return f"<mfrac><mn>1</mn>{_mathml(flat(expr.base**-expr.exp))}</mfrac>"
         return f"<msup>{_factor(expr.base)}{_mathml(expr.exp)}</msup>"
-    fences = {sympy.floor: "⌊⌋", sympy.ceiling: "⌈⌉"}
+    fences = {sympy.floor: ("⌊", "⌋"), sympy.ceiling: ("⌈", "⌉")}
     for kind, (opening, closing) in fences.items():
         if isinstance(expr, kind):
             return f"<mrow><mo>{opening}</mo>{_mathml(expr.args[0])}<mo>{closing}</mo></mrow>"
@@ -131,7 +131,7 @@ def _signed(term: Any) -> tuple[bool, str]:
             if factor == 1:
                 continue
         if factor.is_Pow and factor.exp.is_Integer and factor.exp < 0:
-            below.append(factor.base if factor.exp == -1 else factor.base ** -factor.exp)
+            below.append(factor.base if factor.exp == -1 else factor.base**-factor.exp)
         elif factor.is_Rational and not factor.is_Integer:
             above += [sympy.Integer(factor.p)] if factor.p != 1 else []
             below.append(sympy.Integer(factor.q))
@@ -154,7 +154,11 @@ def _product(factors: list[Any]) -> str:
 def _factor(expr: Any) -> str:
     """MathML of `expr` as a factor or base: a sum in parentheses."""
     text = _mathml(expr)
-    return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>" if expr.is_Add or expr.is_Mul or (expr.is_Integer and expr < 0) else text
+    return (
+        f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>"
+        if expr.is_Add or expr.is_Mul or (expr.is_Integer and expr < 0)
+        else text
+    )
 
 
 def _case(condition: Any) -> str:
@@ -168,7 +172,7 @@ def javascript(expr: Any) -> str:
     """Two JavaScript BigInt expressions, `[numerator, denominator]`, whose quotient is exactly `expr`.
 
     Symbols become identifiers bound to BigInts. `floorDiv(a, b)`, `least(...)` and `greatest(...)` must be in scope.
-    Raises NotImplementedError at anything that has no exact integer form, instead of printing something that looks right.
+    Raises NotImplementedError at anything that has no exact integer form, not printing what only looks right.
     """
     numerator, denominator = sympy.fraction(sympy.together(sympy.sympify(expr)))
     return f"[{_integer(numerator)}, {_integer(denominator)}]"

@@ -169,6 +169,25 @@ TABLES: dict[str, tuple[Column, ...]] = {
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
     """),
+    "ledger/fit": _columns(f"""
+        {_MODEL}
+        device | string | | name of the device in the config
+        question | string | | longest context (of one sequence), largest batch (of sequences as long as the workload's) or fewest devices (that train it)
+        dtype | string | | how the weights are stored
+        cache_dtype | string | | how keys and values are stored
+        policy | string | | needed (what attention can still read) or reserved (full length in every layer; the same where no layer has a window)
+        workload | string | | workload, for the largest batch
+        recipe | string | | recipe of the config whose training state is divided, for the fewest devices
+        zero_stage | int64 | | what the devices divide among themselves (ZeRO): the recipe's own stage, 3 where it has none
+        batch | int64 | sequence | sequences, for the longest context
+        context | int64 | token | positions of each sequence, for the largest batch
+        answer | int64 | see question | most positions, most sequences or fewest devices that fit; null where no number of devices does
+        limit | string | | what ends it: memory, context (the model's own), weights (they alone do not fit) or undivided (what the stage leaves whole does not fit)
+        memory_bytes | int64 | byte | memory of one device
+        available_bytes | int64 | byte | the same less the device's reserve, in which activations, work space, fragmentation and an engine's own needs must find room: none of them is counted
+        bytes | int64 | byte | weights and cache, or the largest share of the training state, at the answer (of the weights alone where they do not fit)
+        bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer: above available_bytes where memory ends it
+    """),
     "ledger/agreement": _columns(f"""
         {_MODEL}
         implementation | string | | ours (our torch module) or transformers

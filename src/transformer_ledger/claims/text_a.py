@@ -14,7 +14,7 @@ CLAIMS: tuple[Claim, ...] = (
         "A one-hot row times a 29 × 24 embedding table gives, bit for bit, the 24 numbers that reading the row gives.",
         "24 of 24, worst difference 0",
         "conditional",
-        "The table holds no −0.0 (it comes back as +0.0) and no infinity or NaN in any other row (0 · ∞ is NaN, and the "
+        "The table holds no −0.0 (it comes back as +0.0) and no infinity or NaN in another row (0 · ∞ is NaN, and the "
         "sum takes it in).",
     ),
     Claim(
@@ -31,7 +31,8 @@ CLAIMS: tuple[Claim, ...] = (
         "A2.1",
         "Output projection",
         "output_projection",
-        "Concatenating the heads and multiplying by W_O equals the sum over heads of head h times its own d_h rows of W_O.",
+        "Concatenating the heads and multiplying by W_O equals the sum over heads of head h times its own d_h rows of "
+        "W_O.",
         "worst component 2.22e-16",
         "confirmed",
     ),
@@ -48,7 +49,8 @@ CLAIMS: tuple[Claim, ...] = (
         "A2.3",
         "Output projection",
         "output_projection",
-        "Because the output is a sum over heads, each head's share in it can be stated: the shares add up to the whole.",
+        "Because the output is a sum over heads, each head's share in it can be stated: the shares add up to "
+        "the whole.",
         None,
         "confirmed",
     ),
@@ -230,9 +232,9 @@ CLAIMS: tuple[Claim, ...] = (
         "At Llama's scale the rule's error drops below half a per cent.",
         "< 0.5 %",
         "refuted",
-        "Size is not what decides: the rule supposes full-width keys and values, 8d² weights in the feed-forward and one "
-        "table for embedding and head. Grouped queries, a wider feed-forward and an untied head each move the count, and "
-        "a small error is terms of opposite sign cancelling.",
+        "Size is not what decides: the rule supposes full-width keys and values, 8d² weights in the feed-forward and "
+        "one table for embedding and head. Grouped queries, a wider feed-forward and an untied head each move the "
+        "count, and a small error is terms of opposite sign cancelling.",
         needs_control=False,
     ),
     Claim(
@@ -260,8 +262,8 @@ CLAIMS: tuple[Claim, ...] = (
         "That agrees with the published figures for Llama 3 70B, about 11 days.",
         "about 11 days",
         "refuted",
-        "The model card publishes device-hours, and on 16,000 devices they last about half as long again: the effective "
-        "rate was well below the 400 TFLOP/s assumed.",
+        "The model card publishes device-hours, and on 16,000 devices they last about half as long again: the "
+        "effective rate was well below the 400 TFLOP/s assumed.",
         needs_control=False,
     ),
     Claim(
@@ -285,8 +287,8 @@ CLAIMS: tuple[Claim, ...] = (
         "A9.6",
         "Training compute",
         "training_compute",
-        "The model that the text's sliders stand at (80 layers, d = 8192, V = 128,256) has 65.48 G parameters by the rule; "
-        "with 15.0 T tokens it takes 5.89e24 FLOPs and 10.7 days.",
+        "The model that the text's sliders stand at (80 layers, d = 8192, V = 128,256) has 65.48 G parameters by the "
+        "rule; with 15.0 T tokens it takes 5.89e24 FLOPs and 10.7 days.",
         "65.48 G parameters, 15.0 T tokens, 5.89e24 FLOPs, 10.7 days",
         "confirmed",
         needs_control=False,

@@ -70,14 +70,14 @@ class Blas:
 class Sequential(Blas):
     """fp64 with every sum taken from 0 in order of the index, every product and every sum rounded: a plain loop.
 
-    The loop runs over the summed axis only; the other axes are done at once, entry by entry, which changes no bit. NumPy
-    rounds product and sum apart (two ufuncs), so no fused multiply-add comes in.
+    The loop runs over the summed axis only; the other axes are done at once, entry by entry, which changes no bit.
+    NumPy rounds product and sum apart (two ufuncs), so no fused multiply-add comes in.
     """
 
     name = "sequential"
 
     def matmul(self, a: Array, b: Array) -> Array:
-        shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+        shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         out = np.zeros(shape, np.result_type(a, b))
         for k in range(a.shape[-1]):
             out = out + a[..., :, k, None] * b[..., None, k, :]
@@ -103,7 +103,7 @@ class Rational(Blas):
         return np.vectorize(Fraction, otypes=[object])(x)
 
     def softmax(self, scores: Array, visible: Array) -> Array:
-        term = np.where(visible, (1 + (1 + scores) * (1 + scores)) * Fraction(1, 2), Fraction(0))
+        term = np.where(visible, (1 + (1 + scores) * (1 + scores)) / 2, np.array(Fraction(0)))
         return term / self.total(term)
 
     def norm(self, kind: str, x: Array, gain: Array, bias: Array | None, epsilon: float) -> Array:
@@ -113,13 +113,13 @@ class Rational(Blas):
         return y if bias is None else y + bias
 
     def silu(self, x: Array) -> Array:
-        return np.maximum(x, Fraction(0))
+        return np.where(x > 0, x, np.array(Fraction(0)))
 
     gelu = silu
 
 
 class Running(Blas):
-    """Values that carry the first-order bound on their rounding error, for any order of summation (`bounds.Bounded`)."""
+    """Values that carry the first-order bound on their rounding error, for any order of summation (`bounds`)."""
 
     name = "running error bound"
 

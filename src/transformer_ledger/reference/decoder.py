@@ -1,6 +1,6 @@
 """The reference decoder in NumPy: small enough to be read, one function for every arithmetic.
 
-Shapes: T tokens, V vocabulary, d model width, h query heads, h_kv key/value heads, d_h head width, f feed-forward width.
+Shapes: T tokens, V vocabulary, d model width, h query and h_kv key/value heads of width d_h, f feed-forward width.
 Leading axes (a batch) pass through.
 """
 
@@ -25,7 +25,8 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     Raises NotImplementedError for what this decoder leaves out: latent attention, experts, sinks, norms other than the
     two before attention and feed-forward and the final one.
     """
-    d, out = spec.d_model, {"token_embedding": (spec.vocabulary, spec.d_model)}
+    d = spec.d_model
+    out: dict[str, tuple[int, ...]] = {"token_embedding": (spec.vocabulary, d)}
 
     def linear(name: str, inputs: int, outputs: int, bias: bool) -> None:
         out[name] = (inputs, outputs)
@@ -120,7 +121,7 @@ def feedforward(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array
 
 
 def rotation(spec: ModelSpec, head_dim: int, positions: Any, pairing: str, run: Any) -> Callable[[Array], Array]:
-    """What turns queries and keys (…, T, d_h) at `positions` (T,): the identity where the model has no rotary positions."""
+    """What turns queries and keys (…, T, d_h) at `positions` (T,); the identity without rotary positions."""
     if spec.positions != "rope":
         return lambda x: x
     angles = positions[:, None] * rope.frequencies(head_dim, spec.rope_base)  # (T, d_h/2)

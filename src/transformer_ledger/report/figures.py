@@ -40,7 +40,11 @@ def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
 
 def _byte_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
-    return [(2.0**k, re.sub("<[^>]*>", "", str(size(2**k)).split('<span class="full">')[0])) for k in range(low, high + 1) if k % 5 == 0]
+    return [
+        (2.0**k, re.sub("<[^>]*>", "", str(size(2**k)).split('<span class="full">')[0]))
+        for k in range(low, high + 1)
+        if k % 5 == 0
+    ]
 
 
 def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, str]) -> Markup | None:
@@ -57,8 +61,10 @@ def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, s
     return pictures.lines(
         "picture-cache",
         "Key/value cache against context",
-        "Bytes of keys and values of one sequence in bf16 against its length, one line a model, up to the model's context: "
-        + "; ".join(f"{label} {short(size_ / 2**20, 3)} MiB at {short(T)} tokens" for label, (T, size_) in longest.items())
+        "Bytes of keys and values of one sequence in bf16 against its length, each model up to its own context: "
+        + "; ".join(
+            f"{label} {short(size_ / 2**20, 3)} MiB at {short(T)} tokens" for label, (T, size_) in longest.items()
+        )
         + ".",
         series,
         x_label="tokens in the sequence",
@@ -86,7 +92,7 @@ def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], l
     return pictures.lines(
         "picture-attention-share",
         "Attention’s own share of the work",
-        "Percentage of the forward pass’s FLOPs spent on scores and weighted values, against the length of the sequence, "
+        "Percentage of the forward pass’s FLOPs spent on scores and weighted values, against the length, "
         "continued past each model’s context; at 4,096 tokens: "
         + "; ".join(f"{label} {short(value, 3)} %" for label, value in at.items())
         + ".",
@@ -111,9 +117,7 @@ def parameters_by_part(summary: Rows, labels: Mapping[str, str]) -> Markup | Non
         f"{label}: " + ", ".join(f"{part} {100 * n / max(1, sum(row.values())):.1f} %" for part, n in row.items() if n)
         for label, row in shares.items()
     )
-    return pictures.stacked_shares(
-        "picture-parameters", "Parameters by part of the model", text + ".", shares
-    )
+    return pictures.stacked_shares("picture-parameters", "Parameters by part of the model", text + ".", shares)
 
 
 def rotation_error(rows: Rows) -> Markup | None:
@@ -121,11 +125,16 @@ def rotation_error(rows: Rows) -> Markup | None:
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         found = keys(row["case"])
-        if row["claim"] == "B4.4" and row["leg"] == "floating" and {"position", "base", "d_h", "dtype"} <= set(found):
+        named = {"position", "base", "d_h", "dtype"} <= set(found)
+        # An octave's largest error stands at its end; the other positions are single ones.
+        if row["claim"] == "B4.4" and row["leg"] == "floating" and named and int(found["position"]).bit_count() == 1:
             label = f"{found['dtype']}, base {short(int(float(found['base'])))}"
             series.setdefault(label, []).append((float(found["position"]), row["measured"]))
     # One width: the widest; several widths differ by less than the line is thick.
-    series = {label: sorted({x: max(y for p, y in points if p == x) for x, _ in points}.items()) for label, points in series.items()}
+    series = {
+        label: sorted({x: max(y for p, y in points if p == x) for x, _ in points}.items())
+        for label, points in series.items()
+    }
     series = {label: points for label, points in series.items() if len(points) > 2}
     if not series:
         return None
@@ -133,9 +142,10 @@ def rotation_error(rows: Rows) -> Markup | None:
     return pictures.lines(
         "picture-rotation-error",
         "Error of the rotation against position",
-        "Largest error of cos and sin of the rotary angle, computed in each precision, against the position; the error grows "
-        "in proportion to the position until the angle is lost altogether: "
-        + "; ".join(f"{label}: {short(points[-1][1], 3)} at {short(int(points[-1][0]))}" for label, points in series.items())
+        "Largest error of cos and sin of the rotary angle, computed in each precision, against the position: "
+        + "; ".join(
+            f"{label}: {short(points[-1][1], 3)} at {short(int(points[-1][0]))}" for label, points in series.items()
+        )
         + ".",
         series,
         x_label="position in tokens",
@@ -151,22 +161,22 @@ def saturation(rows: Rows) -> Markup | None:
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         found = keys(row["case"])
-        quantity = row["quantity"].lower()
-        if row["claim"] == "A4.3" and "probability" in quantity and "d_k" in found and "differ" not in quantity:
-            text = f"{row['case']} {quantity}".lower()
-            label = "q·k unscaled" if "unscaled" in text else "q·k / √d_k"
+        if row["claim"] == "A4.3" and row["quantity"] == "mean largest probability" and "d_k" in found:
+            label = "q·k as it is" if "unscaled" in row["case"] else "q·k / √dₖ"
             series.setdefault(label, []).append((float(found["d_k"]), row["measured"]))
     series = {label: sorted(dict(points).items()) for label, points in series.items() if len(points) > 2}
     if not series:
         return None
     return pictures.lines(
         "picture-saturation",
-        "Saturation of the softmax against d_k",
+        "Saturation of the softmax against dₖ",
         "Mean over rows of the largest attention probability, against the width of a head: "
-        + "; ".join(f"{label} from {short(points[0][1], 3)} to {short(points[-1][1], 3)}" for label, points in series.items())
+        + "; ".join(
+            f"{label} from {short(points[0][1], 3)} to {short(points[-1][1], 3)}" for label, points in series.items()
+        )
         + ".",
         series,
-        x_label="width of a head, d_k",
+        x_label="width of a head, dₖ",
         y_label="mean largest probability of a row",
         x_scale="log",
         x_ticks=_ticks([x for points in series.values() for x, _ in points]),
@@ -176,29 +186,60 @@ def saturation(rows: Rows) -> Markup | None:
     )
 
 
-def head_contributions(rows: Rows) -> Markup | None:
-    """Norm of each head's contribution and its cosine to the whole output."""
-    groups: dict[str, list[tuple[str, float]]] = {"norm": [], "cosine": []}
+def head_contributions(rows: Rows, most: int = 8) -> Markup | None:
+    """Length of each head's contribution and its cosine to the whole output, for the most heads that fit."""
+    shown: dict[int, dict[str, list[tuple[str, float]]]] = {}
     for row in rows:
-        found = keys(row["case"])
-        for kind in groups:
-            if row["claim"] == "A2.3" and kind in row["quantity"].lower() and "head" in found and row["leg"] != "control":
-                groups[kind].append((found["head"], row["measured"]))
-    groups = {kind: pairs for kind, pairs in groups.items() if len(pairs) > 1}
-    if not groups:
+        heads = re.fullmatch(r"H=(\d+), head (\d+)", row["case"])
+        if row["claim"] == "A2.3" and heads and 1 < int(heads[1]) <= most:
+            kind = row["quantity"].split()[0]
+            shown.setdefault(int(heads[1]), {}).setdefault(kind, []).append((heads[2], row["measured"]))
+    if not shown:
         return None
-    text = "; ".join(f"{kind}: " + ", ".join(f"head {head} {short(v, 3)}" for head, v in pairs) for kind, pairs in groups.items())
-    titles = {"norm": "norm of the head’s contribution", "cosine": "cosine to the whole output"}
-    return pictures.bars(
-        "picture-heads", "What each head contributes to one output", text + ".", groups, y_labels=[titles[kind] for kind in groups]
+    count = max(shown)
+    groups = {kind: pairs for kind, pairs in shown[count].items() if kind in ("length", "cosine")}
+    titles = {"length": "length of each head’s contribution", "cosine": "its cosine to the whole output"}
+    text = "; ".join(
+        f"{titles[kind]}: " + ", ".join(f"head {head} {short(value, 3)}" for head, value in pairs)
+        for kind, pairs in groups.items()
+    )
+    title = f"What each of {count} heads contributes to one output"
+    return pictures.bars("picture-heads", title, text + ".", {titles[kind]: pairs for kind, pairs in groups.items()})
+
+
+def rule_error(summary: Rows, labels: Mapping[str, str]) -> Markup | None:
+    """What the rule 12Ld² + Vd misses of each model's exact count."""
+    rows = [(labels.get(row["model"], row["model"]), 100 * row["error"]) for row in summary if row["error"] is not None]
+    if not rows:
+        return None
+    text = "; ".join(f"{label} {value:+.3g} %" for label, value in rows)
+    return pictures.diverging(
+        "picture-rule-error",
+        "What the rule 12Ld² + Vd misses",
+        text + ".",
+        rows,
+        x_label="exact count minus the rule, % of the exact count",
     )
 
 
-def pictures_of_rows(verification: Mapping[str, Rows]) -> dict[str, Markup]:
-    """Pictures that belong to a claim, by its id."""
+def pictures_of_rows(verification: Mapping[str, Rows]) -> dict[str, tuple[Markup, str]]:
+    """Picture and caption of a claim, by its id."""
     rows = [row for table in verification.values() for row in table]
-    found = {"A2.3": head_contributions(rows), "A4.3": saturation(rows), "B4.4": rotation_error(rows)}
-    return {claim: picture for claim, picture in found.items() if picture}
+    found = {
+        "A2.3": (
+            head_contributions(rows),
+            "One token’s output, head by head: how long each share is, and how far it points the output’s way.",
+        ),
+        "A4.3": (
+            saturation(rows),
+            "Rows of attention probabilities before any training. At 1 a row looks at one key alone.",
+        ),
+        "B4.4": (
+            rotation_error(rows),
+            "Error of the rotation, by precision and base; at 2 a cosine has come out with the wrong sign.",
+        ),
+    }
+    return {claim: (picture, caption) for claim, (picture, caption) in found.items() if picture}
 
 
 def pictures_of_models(
@@ -207,6 +248,7 @@ def pictures_of_models(
     """Pictures of the ledgers' section."""
     found = {
         "parameters": parameters_by_part(parameters, labels),
+        "rule": rule_error(parameters, labels),
         "cache": cache_against_context(specs, labels),
         "share": attention_share(specs, labels),
     }

@@ -60,9 +60,9 @@ def number(value: Any, digits: int = 5) -> Markup:
     brief, full = short(value, digits), exact(value)
     if brief == full:
         return Markup('<span class="n">{}</span>').format(brief)
-    return Markup('<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>').format(
-        brief, full
-    )
+    return Markup(
+        '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
+    ).format(brief, full)
 
 
 def size(value: int | None) -> Markup:
@@ -87,7 +87,9 @@ def percent(value: float | Fraction, digits: int = 3) -> str:
 def anchor(*parts: str) -> str:
     """A stable, URL-safe id out of names."""
     joined = "-".join(parts).lower()
-    return "".join(character if character.isascii() and (character.isalnum() or character in ".-") else "-" for character in joined)
+    return "".join(
+        character if character.isascii() and (character.isalnum() or character in ".-") else "-" for character in joined
+    )
 
 
 _INDEXED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-zωθ])_(kv|ff|[A-Za-z0-9])(?![A-Za-z0-9_])")
@@ -106,4 +108,16 @@ def plural(unit: str, value: Any) -> str:
     return unit if value == 1 or "/" in unit or unit.isupper() or unit == "s" else unit + "s"
 
 
-__all__ = ["anchor", "escape", "exact", "grouped", "number", "percent", "plural", "prose", "scientific", "short", "size"]
+__all__ = [
+    "anchor",
+    "escape",
+    "exact",
+    "grouped",
+    "number",
+    "percent",
+    "plural",
+    "prose",
+    "scientific",
+    "short",
+    "size",
+]

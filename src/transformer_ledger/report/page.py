@@ -137,7 +137,10 @@ def cache_summary(rows: Rows) -> dict[str, Any]:
     """One row a model: bytes a token and at each workload, in the first cache dtype, what attention needs."""
     dtype = rows[0]["dtype"] if rows else ""
     needed = [row for row in rows if row["dtype"] == dtype and row["policy"] == "needed"]
-    loads = {row["workload"]: (row["batch"], row["context"]) for row in sorted(needed, key=lambda r: (r["batch"], r["context"]))}
+    loads = {
+        row["workload"]: (row["batch"], row["context"])
+        for row in sorted(needed, key=lambda r: (r["batch"], r["context"]))
+    }
     models = {
         model: {
             "kv_heads": own[0]["kv_heads"],
@@ -155,11 +158,14 @@ def matmul_summary(rows: Rows) -> list[dict[str, Any]]:
     """One row a model and workload: totals of the phases, and attention's own share of the prefill."""
     out = []
     for (model, workload), own in by(rows, "model", "workload").items():
+
         def total(phase: str, convention: str = "full", parts: Iterable[str] = (), own: Rows = own) -> int | None:
             chosen = [
                 row["flops"]
                 for row in own
-                if row["phase"] == phase and row["convention"] == convention and (not parts or row["component"] in parts)
+                if row["phase"] == phase
+                and row["convention"] == convention
+                and (not parts or row["component"] in parts)
             ]
             return sum(chosen) if chosen else None
 
@@ -240,18 +246,28 @@ def _notes(notes: Any) -> list[str]:
     return [] if not notes else [notes] if isinstance(notes, str) else [str(note) for note in notes]
 
 
-def example_numbers(models: Mapping[str, Any], training_runs: Mapping[str, Any], wanted: str | None) -> tuple[str, dict[str, Any]]:
+def example_numbers(
+    models: Mapping[str, Any], training_runs: Mapping[str, Any], wanted: str | None
+) -> tuple[str, dict[str, Any]]:
     """(model, value of every symbol that it and its first training run give), for the numbers beside the formulas."""
     if not models:
         return "", {}
-    name = wanted if wanted in models else next(iter(models))
+    name = wanted if wanted is not None and wanted in models else next(iter(models))
     spec = specs(models)[name]
-    every, active = parameters.totals(spec)
+    every, _ = parameters.totals(spec)
     T = min(spec.context, 4096)
-    values: dict[str, Any] = {**whatif.sizes(spec), "B": 1, "T": T, "S": T, "b": 2, "N": every, "n": parameters.tensor_count(spec)}
+    values: dict[str, Any] = {
+        **whatif.sizes(spec),
+        "B": 1,
+        "T": T,
+        "S": T,
+        "b": 2,
+        "N": every,
+        "n": parameters.tensor_count(spec),
+    }
     if "d_h" in values:
         values |= {"d_v": values["d_h"], "g": values["h"] // values["h_kv"]}
-    run = next((run for run in training_runs.values() if run.get("model") == name), {})
+    run: Mapping[str, Any] = next((run for run in training_runs.values() if run.get("model") == name), {})
     keys = {"D": "tokens", "G": "devices", "R": "flops_per_second_per_device", "W": "published_device_hours"}
     values |= {symbol: run[key] for symbol, key in keys.items() if run.get(key)}
     return name, values
@@ -275,12 +291,19 @@ def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | N
         lead, _, source = text.partition("\n\n")
         lead = re.sub(r" Unit everywhere: \[[^\]]*\]\.", "", lead)
         title = MODULE_TITLES.get(name, name)
-        out.append({"module": name, "title": title, "lead": lead, "source": source.replace("\n", " "), "entries": entries})
+        out.append(
+            {"module": name, "title": title, "lead": lead, "source": source.replace("\n", " "), "entries": entries}
+        )
     return out
 
 
 def _formula(
-    module: str, name: str, function: Callable[..., Any], values: Mapping[str, Any], forward: int | None, rule: int | None
+    module: str,
+    name: str,
+    function: Callable[..., Any],
+    values: Mapping[str, Any],
+    forward: int | None,
+    rule: int | None,
 ) -> dict[str, Any]:
     document = inspect.getdoc(function) or ""
     unit = re.search(r"\[([^\]]*)\]\s*$", document)
@@ -322,7 +345,7 @@ def claims_shown(claims: Rows) -> list[dict[str, Any]]:
 
 
 def cases_data(verification: Tables, limit: int) -> dict[str, dict[str, Any]]:
-    """For each claim its measured cases as an encoded table; of more than `limit`, the decisive ones and an even sample."""
+    """For each claim its measured cases as an encoded table; of more than `limit`, the decisive and an even sample."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for rows in verification.values():
         for row in rows:
@@ -331,7 +354,9 @@ def cases_data(verification: Tables, limit: int) -> dict[str, dict[str, Any]]:
     for claim, rows in grouped.items():
         kept = rows
         if len(rows) > limit:
-            decisive = [i for i, row in enumerate(rows) if row["leg"] == "control" or row["headline"] or not row["holds"]]
+            decisive = [
+                i for i, row in enumerate(rows) if row["leg"] == "control" or row["headline"] or not row["holds"]
+            ]
             rest = [i for i in range(len(rows)) if i not in set(decisive)]
             room = max(0, limit - len(decisive))
             sample = {rest[i * len(rest) // room] for i in range(room)} if room and rest else set()
@@ -347,7 +372,10 @@ def _case(row: Row) -> dict[str, Any]:
     relation = "differing bits" if row["relation"] == "bitwise" else row["relation"]
     measured = row["measured_exact"] if row["measured_exact"] is not None else row["measured"]
     return {
-        **{key: row[key] for key in ("leg", "scope", "backend", "case", "quantity", "unit", "bound_source", "holds", "headline")},
+        **{
+            key: row[key]
+            for key in ("leg", "scope", "backend", "case", "quantity", "unit", "bound_source", "holds", "headline")
+        },
         "measured": measured,
         "relation": relation,
         "expected": expected,
@@ -376,7 +404,8 @@ def policy(scripts: Iterable[str]) -> str:
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
     )
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    rest = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; script-src {hashes}; {rest}"
 
 
 def _environment() -> jinja2.Environment:
@@ -419,7 +448,7 @@ def compute(
     timing: Tables | None = None,
     provenance: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """The page's HTML. Every argument may be missing or empty; what rests on it is then left out or said to be missing."""
+    """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing."""
     models, recipes, report = models or {}, recipes or {}, report or {}
     verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
     provenance, training_runs = provenance or {}, training_runs or {}
@@ -430,7 +459,7 @@ def compute(
     held = [row for table in experiment.values() for row in table if row.get("holds") is not None]
     broken = [row for table in verification.values() for row in table if row["leg"] == "control"]
 
-    summaries = {
+    summaries: dict[str, Any] = {
         "parameters": parameters_summary(ledger.get("parameters", []), described),
         "state": state_summary(ledger.get("training_state", [])),
         "cache": cache_summary(ledger.get("kv_cache", [])),
@@ -443,7 +472,7 @@ def compute(
     forward = matmul.total(described[example], values["B"], values["T"], "prefill") if example else None
     rule = training_compute.rule_flops(parameters.totals(described[example])[1], values["D"]) if "D" in values else None
     limit = report.get("rows_per_table", 3000)
-    data = {
+    data: dict[str, Any] = {
         "tables": full_tables({"ledger": ledger, "experiment": experiment, "timing": timing}, limit),
         "cases": cases_data(verification, report.get("cases_per_claim", 200)),
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
@@ -455,42 +484,51 @@ def compute(
         },
     }
     scripts = [whatif.script(models, recipes), _file("script.js")]
-    return _environment().get_template("page.html.j2").render(
-        title=report.get("title", "Transformer Ledger"),
-        titles=TITLES,
-        style=Markup(_file("style.css")),
-        scripts=[Markup(text) for text in scripts],
-        policy=policy(scripts),
-        data=Markup(whatif.quoted(data)),
-        tables=data["tables"],
-        case_totals={claim: table["total"] for claim, table in data["cases"].items()},
-        claims=rows,
-        counts=[(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS],
-        marks=MARKS,
-        meanings=MEANINGS,
-        texts=claims_shown(rows),
-        surprises=surprises(rows, verification, ledger)
-        + [f"experiment {name}: {row['case']} is outside its bound" for name, t in experiment.items() for row in t if row.get("holds") is False],
-        differ=differ,
-        compared=compared,
-        held=len(held),
-        outside=sum(not row["holds"] for row in held),
-        controls=len(broken),
-        unbroken=sum(not row["holds"] for row in broken),
-        summaries=summaries,
-        experiments=figures.experiments(experiment, provenance),
-        pictures=figures.pictures_of_models(described, labels, summaries["parameters"]),
-        claim_pictures=figures.pictures_of_rows(verification),
-        labels=labels,
-        models=models_summary(models),
-        formulas=formulas_shown(values, forward, rule),
-        symbols=SYMBOLS,
-        example=example,
-        values=values,
-        timing=timing,
-        provenance=provenance_shown(provenance),
-        packages=_packages(provenance),
-        has_whatif=bool(models and recipes),
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=report.get("title", "Transformer Ledger"),
+            titles=TITLES,
+            style=Markup(_file("style.css")),
+            scripts=[Markup(text) for text in scripts],
+            policy=policy(scripts),
+            data=Markup(whatif.quoted(data)),
+            tables=data["tables"],
+            case_totals={claim: table["total"] for claim, table in data["cases"].items()},
+            claims=rows,
+            counts=[(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS],
+            marks=MARKS,
+            meanings=MEANINGS,
+            texts=claims_shown(rows),
+            surprises=surprises(rows, verification, ledger)
+            + [
+                f"experiment {name}: {row['case']} is outside its bound"
+                for name, t in experiment.items()
+                for row in t
+                if row.get("holds") is False
+            ],
+            differ=differ,
+            compared=compared,
+            held=len(held),
+            outside=sum(not row["holds"] for row in held),
+            controls=len(broken),
+            unbroken=sum(not row["holds"] for row in broken),
+            summaries=summaries,
+            experiments=figures.experiments(experiment, provenance),
+            pictures=figures.pictures_of_models(described, labels, summaries["parameters"]),
+            claim_pictures=figures.pictures_of_rows(verification),
+            labels=labels,
+            models=models_summary(models),
+            formulas=formulas_shown(values, forward, rule),
+            symbols=SYMBOLS,
+            example=example,
+            values=values,
+            timing=timing,
+            provenance=provenance_shown(provenance),
+            packages=_packages(provenance),
+            has_whatif=bool(models and recipes),
+        )
     )
 
 
@@ -508,7 +546,13 @@ def provenance_shown(provenance: Mapping[str, Mapping[str, Any]]) -> list[dict[s
 
 
 def _digest(sources: Any) -> str:
-    return sources if isinstance(sources, str) else hashlib.sha256(whatif.quoted(sources).encode()).hexdigest() if sources else ""
+    return (
+        sources
+        if isinstance(sources, str)
+        else hashlib.sha256(whatif.quoted(sources).encode()).hexdigest()
+        if sources
+        else ""
+    )
 
 
 def _packages(provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from transformer_ledger.report.numbers import short
+from transformer_ledger.report.numbers import percent, short
 
 INK, SOFT, RULE, PAPER = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
 SERIES = tuple(f"#0a0c{index:02d}" for index in range(1, 9))
@@ -59,7 +59,7 @@ _STYLE: dict[str, Any] = {
 
 
 def style() -> Any:
-    """Context in which the pictures are drawn: matplotlib's own defaults, whatever a user's matplotlibrc says, then ours."""
+    """Context in which the pictures are drawn: matplotlib's own defaults, whatever a matplotlibrc says, then ours."""
     return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE})
 
 
@@ -118,7 +118,10 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> No
     height = axes.get_position().height * axes.get_figure().get_size_inches()[1] * 72  # type: ignore[union-attr]
     places = axes.transData.transform([(x, y) for _, x, y, _ in ends])
     inside = [float(axes.transAxes.inverted().transform(place)[1]) for place in places]
-    for (label, _, y, colour), where in zip(ends, _spread(inside, 11 / height), strict=True):
+    edge = axes.get_xlim()[1]
+    for (label, x, y, colour), where in zip(ends, _spread(inside, 11 / height), strict=True):
+        level = axes.transData.inverted().transform(axes.transAxes.transform((1.0, where)))[1]
+        axes.plot((x, edge), (y, level), color=colour, linewidth=0.5, alpha=0.5, clip_on=False)
         axes.annotate(
             clipped(label),
             xy=(1.0, where),
@@ -171,7 +174,12 @@ def lines(
         for value, label in guides:
             axes.axhline(value, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
             axes.annotate(
-                label, xy=(0, value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points", color=SOFT
+                label,
+                xy=(0, value),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 3),
+                textcoords="offset points",
+                color=SOFT,
             )
         if bottom is not None or top is not None:
             axes.set_ylim(bottom=bottom, top=top)
@@ -185,6 +193,8 @@ def lines(
             axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: _power(value)))
         axes.set_xlabel(x_label)
         axes.set_title(y_label)
+        axes.set_xlim(axes.get_xlim())
+        axes.set_ylim(axes.get_ylim())
         figure.canvas.draw()
         _label_ends(axes, ends)
         return svg(figure, name, title, description)
@@ -195,10 +205,8 @@ def _power(value: float) -> str:
     return f"10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
-def stacked_shares(
-    name: str, title: str, description: str, shares: Mapping[str, Mapping[str, int]]
-) -> Markup:
-    """Horizontal bars of equal length, one for each outer key, cut into the shares of its parts; totals at the right."""
+def stacked_shares(name: str, title: str, description: str, shares: Mapping[str, Mapping[str, int]]) -> Markup:
+    """Horizontal bars of equal length, one for each outer key, cut into its parts; totals at the right."""
     parts = list(dict.fromkeys(part for row in shares.values() for part in row))
     with style():
         height = 0.62 + 0.27 * len(shares)
@@ -213,7 +221,14 @@ def stacked_shares(
         for index, part in enumerate(parts):
             widths = [shares[label].get(part, 0) / max(1, sum(shares[label].values())) for label in labels]
             axes.barh(
-                range(len(labels)), widths, left=left, height=0.68, color=SERIES[index], edgecolor=PAPER, linewidth=0.8, label=part
+                range(len(labels)),
+                widths,
+                left=left,
+                height=0.68,
+                color=SERIES[index],
+                edgecolor=PAPER,
+                linewidth=0.8,
+                label=part,
             )
             for row, width in enumerate(widths):
                 if width >= 0.055:
@@ -226,16 +241,27 @@ def stacked_shares(
         axes.set_xlim(0, 1)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(parts), handlelength=0.9, handleheight=0.9,
-            columnspacing=1.1, borderaxespad=0.2, handletextpad=0.5,
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            ncols=len(parts),
+            handlelength=0.9,
+            handleheight=0.9,
+            columnspacing=1.1,
+            borderaxespad=0.2,
+            handletextpad=0.5,
         )
         return svg(figure, name, title, description)
 
 
 def rotations(
-    name: str, title: str, description: str, q: Sequence[float], k: Sequence[float], views: Sequence[tuple[str, float, float]]
+    name: str,
+    title: str,
+    description: str,
+    q: Sequence[float],
+    k: Sequence[float],
+    views: Sequence[tuple[str, float, float]],
 ) -> Markup:
-    """q and k in the plane, turned by two angles in each view (heading, angle of q, angle of k), with the angle between."""
+    """q and k in the plane, turned by two angles in each view: (heading, angle of q, angle of k)."""
     reach = 1.15 * max(math.hypot(*q), math.hypot(*k))
     with style():
         figure = Figure(figsize=(6.6, 2.6))
@@ -256,7 +282,9 @@ def rotations(
                 length = math.hypot(*vector)
                 x, y = length * math.cos(angle), length * math.sin(angle)
                 axes.annotate(
-                    "", xy=(x, y), xytext=(0, 0),
+                    "",
+                    xy=(x, y),
+                    xytext=(0, 0),
                     arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
                 )
                 axes.text(x * 1.13, y * 1.13, label, color=colour, ha="center", va="center", style="italic", size=10)
@@ -288,7 +316,10 @@ def panels(
             axes.plot(range(len(values)), values, color=SERIES[place], marker="o", markersize=4)
             if goal is not None:
                 axes.axhline(goal, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
-            low, high = min([*values, *([goal] if goal is not None else [])]), max([*values, *([goal] if goal is not None else [])])
+            low, high = (
+                min([*values, *([goal] if goal is not None else [])]),
+                max([*values, *([goal] if goal is not None else [])]),
+            )
             pad = 0.25 * ((high - low) or 1)
             axes.set_ylim(low - 1.2 * pad, high + 1.3 * pad)
             axes.set_xlim(-0.35, len(values) - 0.65)
@@ -298,14 +329,26 @@ def panels(
                 beside = values[max(0, step - 1) : step + 2]
                 below = value == min(beside) and value < max(beside)
                 axes.annotate(
-                    short(value, 4), (step, value), xytext=(0, -11 if below else 5), textcoords="offset points", ha="center", size=7.5
+                    short(value, 4),
+                    (step, value),
+                    xytext=(0, -11 if below else 5),
+                    textcoords="offset points",
+                    ha="center",
+                    size=7.5,
                 )
             axes.set_title(heading)
         return svg(figure, name, title, description)
 
 
 def dots(
-    name: str, title: str, description: str, rows: Sequence[tuple[str, float, str]], *, x_label: str, limit: float, groups: Sequence[str]
+    name: str,
+    title: str,
+    description: str,
+    rows: Sequence[tuple[str, float, str]],
+    *,
+    x_label: str,
+    limit: float,
+    groups: Sequence[str],
 ) -> Markup:
     """Strip chart on a logarithmic axis: (row label, value, group) with a line at `limit` that no dot may pass."""
     labels = list(dict.fromkeys(label for label, _, _ in rows))
@@ -321,7 +364,13 @@ def dots(
                 continue
             shift = 0.22 * (index - (len(groups) - 1) / 2)
             axes.scatter(
-                [x for x, _ in own], [y + shift for _, y in own], s=11, color=SERIES[index], alpha=0.55, linewidth=0, label=group
+                [x for x, _ in own],
+                [y + shift for _, y in own],
+                s=11,
+                color=SERIES[index],
+                alpha=0.55,
+                linewidth=0,
+                label=group,
             )
         axes.axvline(limit, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
         axes.set_yticks(range(len(labels)), labels)
@@ -330,15 +379,18 @@ def dots(
         axes.set_xlabel(x_label)
         if len(groups) > 1:
             axes.legend(
-                loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(groups), handletextpad=0.1, columnspacing=1, borderaxespad=0.1
+                loc="lower left",
+                bbox_to_anchor=(0, 1.0),
+                ncols=len(groups),
+                handletextpad=0.1,
+                columnspacing=1,
+                borderaxespad=0.1,
             )
         return svg(figure, name, title, description)
 
 
-def bars(
-    name: str, title: str, description: str, groups: Mapping[str, Sequence[tuple[str, float]]], *, y_labels: Sequence[str]
-) -> Markup:
-    """Bar charts side by side, one for each key, over the same categories."""
+def bars(name: str, title: str, description: str, groups: Mapping[str, Sequence[tuple[str, float]]]) -> Markup:
+    """Bar charts side by side, one for each heading, over the same categories."""
     with style():
         figure = Figure(figsize=(6.6, 2.3))
         width = 1 / len(groups)
@@ -348,5 +400,34 @@ def bars(
             axes.axhline(0, color=SOFT, linewidth=0.6)
             axes.grid(axis="x", visible=False)
             axes.set_xticks(range(len(rows)), [label for label, _ in rows])
-            axes.set_title(y_labels[place] if y_labels else heading)
+            axes.set_xlabel("head")
+            axes.set_title(heading)
+        return svg(figure, name, title, description)
+
+
+def diverging(name: str, title: str, description: str, rows: Sequence[tuple[str, float]], *, x_label: str) -> Markup:
+    """Horizontal bars from zero to either side, each with its value in per cent."""
+    with style():
+        height = 0.55 + 0.24 * len(rows)
+        figure = Figure(figsize=(6.6, height))
+        axes = figure.add_axes((0.19, 0.45 / height, 0.75, 1 - 0.5 / height))
+        values = [value for _, value in rows]
+        axes.barh(
+            range(len(rows)), values, height=0.62, color=[SERIES[1] if value > 0 else SERIES[0] for value in values]
+        )
+        axes.axvline(0, color=SOFT, linewidth=0.8)
+        axes.grid(axis="y", visible=False)
+        low, high = min(0.0, *values), max(0.0, *values)
+        room = 0.1 * ((high - low) or 1)
+        axes.set_xlim(low - (1.4 * room if low < 0 else 0), high + room)
+        axes.spines.left.set_visible(False)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [clipped(label) for label, _ in rows])
+        axes.tick_params(axis="y", length=0)
+        for place, value in enumerate(values):
+            axes.annotate(
+                percent(value / 100), (value, place), xytext=(4 if value >= 0 else -4, 0), textcoords="offset points",
+                ha="left" if value >= 0 else "right", va="center", size=7.5,
+            )  # fmt: skip
+        axes.set_xlabel(x_label)
         return svg(figure, name, title, description)

@@ -145,14 +145,20 @@ def _object(members: Mapping[str, str]) -> str:
 def quoted(value: Any) -> str:
     """JSON that is also safe inside a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        text.replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
 def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) -> str:
     """JavaScript defining FORMULAS: for each model its functions, for each recipe its bytes, and the rules.
 
-    Every function takes one object of BigInts and returns [numerator, denominator]; bytes of one number of the cache are
-    b_above / b_below.
+    Every function takes one object of BigInts and returns [numerator, denominator]; a number of the cache has
+    b_above / b_below bytes.
     """
     symbols = {name: symbol(name) for name in (*SIZES, "B", "T", "b", "N", "n", "G")}
     above, below = (sympy.Symbol(name, integer=True, positive=True) for name in ("b_above", "b_below"))
@@ -164,14 +170,19 @@ def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) 
         found["cache"] = sympy.sympify(found["cache"]).subs(symbols["b"], above / below)
         per_model[name] = _object({key: _function(expr) for key, expr in found.items()})
     per_recipe = {
-        name: _object({key: _function(expr) for key, expr in state(recipe, symbols["N"], symbols["n"], symbols["G"]).items()})
+        name: _object(
+            {key: _function(expr) for key, expr in state(recipe, symbols["N"], symbols["n"], symbols["G"]).items()}
+        )
         for name, recipe in recipes.items()
     }
     rules = {
-        name: _function(expression(getattr(training_compute, name))) for name in ("rule_flops", "exact_flops", "seconds")
+        name: _function(expression(getattr(training_compute, name)))
+        for name in ("rule_flops", "exact_flops", "seconds")
     }
-    return HELPERS + "const FORMULAS = " + _object(
-        {"models": _object(per_model), "recipes": _object(per_recipe), "rules": _object(rules)}
+    return (
+        HELPERS
+        + "const FORMULAS = "
+        + _object({"models": _object(per_model), "recipes": _object(per_recipe), "rules": _object(rules)})
     )
 
 

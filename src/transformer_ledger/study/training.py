@@ -1,8 +1,9 @@
 """Training of our executed decoder on a `Source`: AdamW, linear warm-up, cosine decay; one seed, one result.
 
-AdamW: Loshchilov and Hutter 2019, arXiv:1711.05101. The initial weights are GPT-2's: normal with deviation 0.02, biases
-0, gains 1, and the two projections that end in the residual stream smaller by 1/√(2N) for N layers (Radford et al. 2019,
-section 2.3).
+AdamW: Loshchilov and Hutter 2019, arXiv:1711.05101. The initial weights are GPT-2's (Radford et al. 2019, section 2.3):
+normal with deviation 0.02, biases 0, gains 1, and the two projections that end in the residual stream smaller by 1/√(2N)
+for N layers. The embeddings are larger, and a learned position table starts as sinusoids (Vaswani et al. 2017, section
+3.5): a short training has no time to tell positions apart from noise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from transformer_ledger.model import ModelSpec
 from transformer_ledger.study.source import HeldOut, Source
 
 INITIAL_DEVIATION = 0.02
+EMBEDDING_DEVIATION = 0.1
 FINAL_SHARE = 0.1  # of the learning rate, where the cosine ends
 GRADIENT_NORM = 1.0  # gradients are clipped to it
 SECOND_DECAY = 0.99  # a short training: the second moment must not remember its first steps to the end
@@ -46,6 +48,13 @@ class Programme:
         return self.learning_rate * (FINAL_SHARE + (1 - FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
+def _sinusoids(rows: int, width: int) -> Tensor:
+    """(rows, width) of root mean square EMBEDDING_DEVIATION: sines of falling frequencies, then their cosines."""
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(rows).unsqueeze(1) * frequencies
+    return EMBEDDING_DEVIATION * math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
+
+
 def fresh(spec: ModelSpec, seed: int) -> Decoder:
     """An untrained decoder, its tensors drawn in the order of their names from one generator."""
     with torch.device("meta"):
@@ -59,9 +68,12 @@ def fresh(spec: ModelSpec, seed: int) -> Decoder:
                 tensor.zero_()
             elif tensor.dim() == 1:
                 tensor.fill_(1.0)
+            elif name.startswith("position_embedding"):
+                tensor.copy_(_sinusoids(*tensor.shape))
             else:
                 ends = name.endswith(("attention.output.weight", "feedforward.down.weight"))
-                tensor.normal_(0.0, closing if ends else INITIAL_DEVIATION, generator=generator)
+                deviation = EMBEDDING_DEVIATION if "embedding" in name else closing if ends else INITIAL_DEVIATION
+                tensor.normal_(0.0, deviation, generator=generator)
     return model
 
 

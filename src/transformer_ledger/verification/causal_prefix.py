@@ -187,7 +187,9 @@ def _right(spec: ModelSpec, weights: Any, windows: Any, causal: bool) -> Any:
     return (logits.argmax(axis=-1) == windows[:, 1:]).mean(axis=-1)
 
 
-def _untrained(spec: ModelSpec, windows: Any, initialisations: int, confidence: float, seed: int) -> list[dict[str, Any]]:
+def _untrained(
+    spec: ModelSpec, windows: Any, initialisations: int, confidence: float, seed: int
+) -> list[dict[str, Any]]:
     """What the open future is worth to a model that has learned nothing."""
     lower = LOWER.format(100 * confidence)
     gains, masked, open_ = [], [], []
@@ -228,7 +230,9 @@ def _untrained(spec: ModelSpec, windows: Any, initialisations: int, confidence: 
     return rows
 
 
-def _trained(spec: ModelSpec, ids: Any, windows: Any, training: dict[str, Any], confidence: float, seed: int) -> list[dict[str, Any]]:
+def _trained(
+    spec: ModelSpec, ids: Any, windows: Any, training: dict[str, Any], confidence: float, seed: int
+) -> list[dict[str, Any]]:
     """Two models from one initialisation, trained on the same windows with and without the mask."""
     from transformer_ledger.reference.training import train
 

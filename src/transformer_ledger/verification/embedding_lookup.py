@@ -17,16 +17,23 @@ PRINTED = {"vocabulary": 29, "d_model": 24}
 EXACT_SUM = "every product is 0 or the entry and adding 0 rounds nothing: a bound of 0"
 
 
-class Counted(Fraction):
+class Counted:
     """A rational number that counts the multiplications it takes part in."""
 
     products = 0
 
-    def __mul__(self, other: Any) -> Counted:
-        Counted.products += 1
-        return Counted(Fraction(self) * Fraction(other))
+    def __init__(self, value: Any):
+        self.value = Fraction(value)
 
-    __rmul__ = __mul__
+    def __mul__(self, other: Counted) -> Counted:
+        Counted.products += 1
+        return Counted(self.value * other.value)
+
+    def __radd__(self, start: Any) -> Counted:
+        return Counted(start + self.value)
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.value + other.value)
 
 
 def _products(vocabulary: int, table: Any, row: int) -> tuple[int, int]:
@@ -141,6 +148,7 @@ def compute(
                 bound_source=EXACT_SUM,
                 printed="0",
                 backend=run.name,
+                applicable=as_printed,
             ),
             bits(f"{drawn}, every row", differing(product, table), scope="conditioned"),
             bits(f"table with −0.0 in row {row}", zero),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from transformer_ledger import bounds
 from transformer_ledger.cases import case, differing
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.reference import decoder
 from transformer_ledger.reference.arithmetic import BACKENDS, RATIONAL, RUNNING, SEQUENTIAL
+from transformer_ledger.verification import score_scale
 
 NINE_DIGITS = 5e-10  # half a unit in the ninth digit of a number from 1 to 10, relative to 1
 
@@ -31,7 +31,9 @@ def divisors(n: int) -> list[int]:
 def attention_shapes(d_model: int, heads: int, kv_heads: int) -> list[tuple[int, ...]]:
     """Shapes of the four matrices of one attention layer."""
     keys = {"layers": 1, "d_model": d_model, "heads": heads, "kv_heads": kv_heads, "d_ff": 1, "vocabulary": 1}
-    spec = from_architecture("attention", keys | {"context": 1, "positions": "none", "norm": "rmsnorm", "feedforward": "gelu"})
+    spec = from_architecture(
+        "attention", keys | {"context": 1, "positions": "none", "norm": "rmsnorm", "feedforward": "gelu"}
+    )
     return [shape for name, shape in decoder.shapes(spec).items() if ".attention." in name]
 
 
@@ -50,8 +52,8 @@ def _weights(widths: list[int]) -> list[dict[str, Any]]:
             "A3.1",
             "in symbols, d_h = d/H",
             "exact",
-            "weights of the four projections less 4d²",
-            sympy.simplify(four - 4 * d**2),
+            "terms left of the four projections' weights less 4d²",
+            score_scale.terms(sympy.simplify(four - 4 * d**2)),
             "==",
             0,
             bound_source="three matrices d × H·d_h and one H·d_h × d",
@@ -312,7 +314,9 @@ def compute(
     attention weights are counted for every divisor; `tokens` random ids are read.
     """
     # ASSUME the text's models have as many key/value heads as query heads.
-    specs = {count: from_architecture(f"H={count}", architecture | {"heads": count, "kv_heads": count}) for count in heads}
+    specs = {
+        count: from_architecture(f"H={count}", architecture | {"heads": count, "kv_heads": count}) for count in heads
+    }
     generator = np.random.Generator(np.random.PCG64([seed, 1]))
     ids = generator.integers(0, specs[heads[0]].vocabulary, tokens)
     rows = _weights(widths) + _same_vector(specs, seed, other_seed)

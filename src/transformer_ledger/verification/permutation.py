@@ -26,7 +26,7 @@ GRID = 2
 
 
 class Decoder:
-    """One reference model with drawn weights, run on every order of the words; one layer and no positions unless said."""
+    """One reference model with drawn weights, run on every order of the words; one layer, no positions unless said."""
 
     def __init__(self, architecture: dict[str, Any], seed: int, layers: int = 1, positions: str = "none"):
         keys = architecture | {"layers": layers, "positions": positions}
@@ -91,7 +91,9 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
     bound_open = 2 * one.logits(ids[0], RUNNING, causal=False).error
     rows = _exact(len(words), seed)
 
-    def unmoved(claim: str, name: str, leg: str, quantity: str, change: Any, bound: Any, **extra: Any) -> dict[str, Any]:
+    def unmoved(
+        claim: str, name: str, leg: str, quantity: str, change: Any, bound: Any, **extra: Any
+    ) -> dict[str, Any]:
         found, most = bounds.nearest(change, bound)
         return case(claim, name, leg, quantity, found, "<=", most, bound_source=RUNNING_ERROR, **extra)
 
@@ -109,7 +111,7 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
     nearest = "change of the last position's logits nearest to its bound"
     for run in BACKENDS:
         first = run is SEQUENTIAL
-        named = {"backend": run.name}
+        named: dict[str, Any] = {"backend": run.name}
         plain, rope, deep = (model.logits(ids, run) for model in (one, turned, two))
         still = plain[:, last] - plain[0, last]
         entry = np.unravel_index(int(np.argmax(np.abs(still))), still.shape)
@@ -141,12 +143,24 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
         follow = followed(plain, order)
         for at in range(last):
             place = f"position {at}, whatever stands there"
-            rows.append(moved("A5.3", place, "floating", f"largest change of the logits, {text}", plain, at, one, **named))
+            rows.append(
+                moved(
+                    "A5.3",
+                    place,
+                    "floating",
+                    f"largest change of the logits, {text}",
+                    plain,
+                    at,
+                    one,
+                    headline=first and at == last - 1,
+                    **named,
+                )
+            )
         for at, word in enumerate(words[:-1]):
             change = np.abs(follow[:, at] - follow[0, at]).max(axis=-1)
             most = int(np.argmax(change))
-            place = int(np.flatnonzero(order[most] == at)[0])
-            bound = float((one.error(ids[0], at) + one.error(ids[most], place)).max())
+            moved_to = int(np.flatnonzero(order[most] == at)[0])
+            bound = float((one.error(ids[0], at) + one.error(ids[most], moved_to)).max())
             rows.append(
                 case(
                     "A5.3",
@@ -222,7 +236,15 @@ def _exact(words: int, seed: int) -> list[dict[str, Any]]:
     moving = "words with another output in some order"
     found = (
         ("A5.1", "one layer", "exact", changed, _changed(follow[:, -1]), "==", 0),
-        ("A5.2", "one layer with RoPE", "exact", changed, _changed(Decoder(small, seed, positions="rope").rational(order)[:, -1]), ">=", 1),
+        (
+            "A5.2",
+            "one layer with RoPE",
+            "exact",
+            changed,
+            _changed(Decoder(small, seed, positions="rope").rational(order)[:, -1]),
+            ">=",
+            1,
+        ),
         (
             "A5.3",
             "one layer, every word wherever it stands",
@@ -242,7 +264,15 @@ def _exact(words: int, seed: int) -> list[dict[str, Any]]:
             0,
         ),
         ("A5.4", "two layers", "exact", changed, _changed(two.rational(order)[:, -1]), ">=", 1),
-        ("A5.4", "two layers, no mask", "control", changed, _changed(two.rational(order, causal=False)[:, -1]), "==", 0),
+        (
+            "A5.4",
+            "two layers, no mask",
+            "control",
+            changed,
+            _changed(two.rational(order, causal=False)[:, -1]),
+            "==",
+            0,
+        ),
     )
     source = "rational arithmetic, attention layers alone, (1 + (1+s)²)/2 for e^s"
     return [case(*row, bound_source=source, backend=RATIONAL.name) for row in found]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,8 @@ def spread(scores: Any) -> float:
     return max(float(np.ptp(group)) for group in groups(scores).values())
 
 
-def _symbols(pairing: str) -> tuple[Any, Any]:
-    """In symbols, for d_h = 4: q·k at (m, n) less q·k at (m − n, 0), and |q|² turned less |q|²."""
+def _symbols(pairing: str) -> tuple[int, int]:
+    """Terms left, for d_h = 4, of q·k at (m, n) less q·k at (m − n, 0), and of |q|² turned less |q|²."""
     import sympy
 
     m, n, *omega = sympy.symbols("m n omega1:3", real=True)
@@ -69,7 +70,8 @@ def _symbols(pairing: str) -> tuple[Any, Any]:
     # The addition theorem for (m − n)·ω, Pythagoras for the length; what is left is algebra.
     pythagoras = {sympy.sin(m * w) ** 2: 1 - sympy.cos(m * w) ** 2 for w in omega}
     length = sympy.expand(turn(q, m) @ turn(q, m) - q[0] @ q[0]).subs(pythagoras)
-    return sympy.expand(sympy.expand_trig(sympy.expand(relative))), sympy.expand(length)
+    relative = sympy.expand(sympy.expand_trig(sympy.expand(relative)))
+    return score_scale.terms(relative), score_scale.terms(sympy.expand(length))
 
 
 def _rational_turns(positions: int, head_dim: int) -> tuple[Any, Any]:
@@ -88,7 +90,7 @@ def _rational_turns(positions: int, head_dim: int) -> tuple[Any, Any]:
     return cos, sin
 
 
-def _turned(k: list[Any], pairing: str) -> list[Any]:
+def _turned(pairing: str, k: list[Any]) -> list[Any]:
     """A key of width 2 turned by a rational rotation."""
     cos, sin = (np.array([[Fraction(part, 5)]], dtype=object) for part in (3, 4))
     return list(rope.rotate(np.array([k], dtype=object), cos, sin, pairing, _join)[0])
@@ -105,8 +107,22 @@ def _exact(positions: int, head_dim: int, pairings: list[str], generator: np.ran
         )
         scores = groups(turned_q @ turned_k.T)
         found = (
-            ("A6.1", "d_h=4, in symbols", "q·k at positions m, n less q·k at m − n, 0", relative, 0, "symbolic"),
-            ("A6.2", "d_h=4, in symbols", "squared length of the rotated vector less the vector's", length, 0, "symbolic"),
+            (
+                "A6.1",
+                "d_h=4, in symbols",
+                "terms left of q·k at positions m, n less q·k at m − n, 0",
+                relative,
+                0,
+                "symbolic",
+            ),
+            (
+                "A6.2",
+                "d_h=4, in symbols",
+                "terms left of the rotated vector's squared length less the vector's",
+                length,
+                0,
+                "symbolic",
+            ),
             (
                 "A6.1",
                 f"d_h={head_dim}, rational rotations, positions 0 … {positions - 1}",
@@ -127,7 +143,7 @@ def _exact(positions: int, head_dim: int, pairings: list[str], generator: np.ran
                 "A6.3",
                 "d=1, d_k=2, key turned by the angle with cosine 3/5 and sine 4/5",
                 "variance of q·k",
-                score_scale.variance(1, 2, lambda k: _turned(k, pairing)),
+                score_scale.variance(1, 2, partial(_turned, pairing)),
                 2,
                 "symbolic",
             ),
@@ -150,9 +166,12 @@ def _exact(positions: int, head_dim: int, pairings: list[str], generator: np.ran
 
 
 def _relative(
-    q: Any, k: Any, learned: Any, base: float, pairing: str, factor: float, as_printed: bool
+    q: Any, k: Any, learned: Any, base: float, pairing: str, factor: float, text: bool, as_printed: bool
 ) -> list[dict[str, Any]]:
-    """A6.1 and A6.2 for one head width and pairing; `learned` (positions, d_h) are absolute position vectors."""
+    """A6.1 and A6.2 for one head width and pairing; `learned` (positions, d_h) are absolute position vectors.
+
+    `text`: the text's figures stand beside these; `as_printed`: the sizes are the ones they belong to.
+    """
     head_dim, positions = len(q), np.arange(len(learned))
     name = f"d_h={head_dim}, {pairing}"
     turned_q, turned_k = (rotated(x, positions, base, pairing) for x in (q, k))
@@ -160,17 +179,18 @@ def _relative(
     error = (bounded_q @ bounded_k.swapaxes(-1, -2)).error
     # Two scores of one group are apart by no more than their two errors.
     bound = max(float(np.sort(group)[-2:].sum()) for group in groups(error).values() if len(group) > 1)
-    length_error = bounds.sqrt((bounded_q * bounded_q).sum()).error + bounds.sqrt(
-        (bounds.exact(q, U) * bounds.exact(q, U)).sum()
-    ).error
+    length_error = (
+        bounds.sqrt((bounded_q * bounded_q).sum()).error
+        + bounds.sqrt((bounds.exact(q, U) * bounds.exact(q, U)).sum()).error
+    )
     rows = []
     for run in BACKENDS:
 
         def scores(a: Any, b: Any, run: Any = run) -> Any:
             return run.matmul(a, b.T)
 
-        named = {"backend": run.name}
-        shown = run is SEQUENTIAL and as_printed
+        named: dict[str, Any] = {"backend": run.name}
+        shown = run is SEQUENTIAL and text
         rows.append(
             case(
                 "A6.1",
@@ -181,8 +201,9 @@ def _relative(
                 "<=",
                 bound,
                 bound_source=f"{RUNNING_ERROR}, of two scores",
-                printed=PRINTED_SPREAD if as_printed else None,
+                printed=PRINTED_SPREAD if text else None,
                 headline=shown,
+                applicable=as_printed or not text,
                 **named,
             )
         )
@@ -233,8 +254,9 @@ def _relative(
                 "<=",
                 float(length_error[int(np.argmax(np.abs(change)))]),
                 bound_source=f"{RUNNING_ERROR}, of both lengths",
-                printed=PRINTED_LENGTH if as_printed else None,
+                printed=PRINTED_LENGTH if text else None,
                 headline=shown,
+                applicable=as_printed or not text,
                 **named,
             ),
             case(
@@ -249,7 +271,7 @@ def _relative(
                 **named,
             ),
         ]
-    if as_printed:
+    if text:
         rows += [
             case(
                 claim,
@@ -261,6 +283,7 @@ def _relative(
                 most,
                 bound_source=RUNNING_ERROR,
                 printed=printed,
+                applicable=as_printed,
             )
             for claim, quantity, printed, most in (
                 ("A6.1", "worst spread of q·k among pairs of one difference m − n", PRINTED_SPREAD, bound),
@@ -339,10 +362,10 @@ def compute(
     """Rows for A6.1 to A6.3.
 
     One normal q and k for every head width, at all pairs of `positions`; `factor` is the control's stretched rotation;
-    `scores` is the sample of A6.3. The text's figures stand beside those of `text_head_dim`, interleaved.
+    `scores` is the sample of A6.3. The text's figures stand beside those of `text_head_dim` and the first pairing.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
-    printed_sizes = {"head_dim": text_head_dim, "positions": positions} == PRINTED
+    as_printed = {"head_dim": text_head_dim, "positions": positions} == PRINTED
     rows = _exact(positions, min(head_dims), pairings, generator)
     counted = groups(np.zeros((positions, positions)))
     rows += [
@@ -367,6 +390,6 @@ def compute(
         q, k = generator.standard_normal((2, head_dim))
         learned = generator.standard_normal((positions, head_dim))
         for pairing in pairings:
-            as_printed = printed_sizes and head_dim == text_head_dim and pairing == rope.PAIRINGS[0]
-            rows += _relative(q, k, learned, base, pairing, factor, as_printed)
+            text = head_dim == text_head_dim and pairing == pairings[0]
+            rows += _relative(q, k, learned, base, pairing, factor, text, as_printed)
     return rows + _deviations(generator, base, positions, pairings[0], factor, scores)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def half_width_row(claim: str, d_k: int, low: float, high: float, confidence: fl
 
 
 def variance(d_model: int, d_k: int, turn: Callable[[list[Any]], list[Any]] = list) -> Any:
-    """Variance of q·k, exactly: the square expanded into monomials, each replaced by its moment. `turn` turns the key."""
+    """Variance of q·k, exactly: the square in monomials, each replaced by its moment; `turn` turns the key."""
     import sympy
 
     x, y = sympy.symbols(f"x:{d_model}"), sympy.symbols(f"y:{d_model}")
@@ -107,19 +107,26 @@ def variance(d_model: int, d_k: int, turn: Callable[[list[Any]], list[Any]] = li
     return total
 
 
-def entropy_slope() -> Any:
-    """d(entropy)/dc + c·Var(s) for the softmax of c·s over three scores, in symbols: 0 if the entropy falls with c."""
+def terms(expression: Any) -> int:
+    """Terms of an expanded SymPy expression: 0 where it is identically 0."""
+    import sympy
+
+    return 0 if expression == 0 else len(sympy.Add.make_args(expression))
+
+
+def entropy_slope() -> int:
+    """Terms left of d(entropy)/dc + c·Var(s), softmax of c·s over three scores: none if the entropy falls with c."""
     import sympy
 
     c, *s = sympy.symbols("c s1:4", real=True)
-    terms = [sympy.exp(c * score) for score in s]
-    total = sum(terms)
-    p = [term / total for term in terms]
+    powers = [sympy.exp(c * score) for score in s]
+    total = sum(powers)
+    p = [power / total for power in powers]
     # ln p written out, so that nothing but exponentials has to be simplified.
     entropy = sympy.log(total) - c * sum(w * score for w, score in zip(p, s, strict=True))
     mean = sum(w * score for w, score in zip(p, s, strict=True))
     spread = sum(w * score**2 for w, score in zip(p, s, strict=True)) - mean**2
-    return sympy.expand(sympy.numer(sympy.together(sympy.diff(entropy, c) + c * spread)))
+    return terms(sympy.expand(sympy.numer(sympy.together(sympy.diff(entropy, c) + c * spread))))
 
 
 def _exact(widths: list[int], as_printed: bool) -> list[dict[str, Any]]:
@@ -166,7 +173,7 @@ def _exact(widths: list[int], as_printed: bool) -> list[dict[str, Any]]:
             "A4.3",
             "softmax of c·s over three scores",
             "exact",
-            "slope of the entropy in c, plus c·Var(s)",
+            "terms left of the entropy's slope in c, plus c·Var(s)",
             entropy_slope(),
             "==",
             0,
@@ -177,7 +184,9 @@ def _exact(widths: list[int], as_printed: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _fixed(generator: np.random.Generator, d_model: int, widths: list[int], fixed: dict[str, int], confidence: float) -> Any:
+def _fixed(
+    generator: np.random.Generator, d_model: int, widths: list[int], fixed: dict[str, int], confidence: float
+) -> Any:
     """With one pair of projections W_Q, W_K the mean square of q·k is tr(W_Q W_Qᵀ W_K W_Kᵀ), not d_k."""
     draws, pairs = fixed["weight_draws"], fixed["pairs"]
     weights = generator.standard_normal((2, draws, d_model, max(widths))) * d_model**-0.5
@@ -286,7 +295,7 @@ def _saturation(
         )
     )
     rises = []
-    for narrow, wide in zip(widths, widths[1:], strict=False):
+    for narrow, wide in pairwise(widths):
         rises.append(largest["unscaled", wide] - largest["unscaled", narrow])
         rows.append(
             case(

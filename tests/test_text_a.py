@@ -1,0 +1,342 @@
+"""Text A, sections 1 to 7: every claim gets its registered verdict, and a module broken on purpose turns it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_ledger import bounds
+from transformer_ledger.claims.claim import verdict
+from transformer_ledger.claims.text_a import CLAIMS
+from transformer_ledger.reference import decoder, rope
+from transformer_ledger.reference.arithmetic import Blas, Sequential
+from transformer_ledger.verification import (
+    causal_prefix,
+    embedding_lookup,
+    head_count,
+    output_projection,
+    rope_relative,
+    score_scale,
+)
+
+Rows = list[dict[str, Any]]
+BY_ID = {claim.id: claim for claim in CLAIMS}
+MODEL = {"d_model": 24, "d_ff": 16, "norm": "rmsnorm", "feedforward": "gated"}
+TEXT = "the dog bit the man and the man bit the dog and then the dog and the man sat on the mat " * 6
+# The printed settings, with smaller samples; the wider intervals want a control that is further off.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "embedding_lookup": {
+        "vocabulary": 29,
+        "d_model": 24,
+        "negative_zero": [3, 5],
+        "infinite_row": 7,
+        "two_hot": [3, 11],
+        "seed": 0,
+    },
+    "output_projection": {"d_model": 24, "heads": [1, 2, 4, 24], "shown_heads": 4, "tokens": 5, "seed": 0},
+    "head_count": {
+        "architecture": MODEL | {"layers": 1, "vocabulary": 29, "context": 16, "positions": "rope"},
+        "heads": [1, 3, 12],
+        "widths": [24, 64],
+        "tokens": 5,
+        "seed": 0,
+        "other_seed": 1,
+    },
+    "score_scale": {
+        "d_model": 32,
+        "widths": [2, 16, 128],
+        "weight_draws": 300,
+        "pairs": 32,
+        "confidence": 0.999,
+        "half_width": 0.06,
+        "token_variance": 16.0,
+        "fixed": {"weight_draws": 100, "pairs": 2000},
+        "saturation": {"keys": 16, "draws": 60},
+        "seed": 0,
+    },
+    "permutation": {
+        "words": ["el", "gos", "mossega", "l'", "home"],
+        "architecture": MODEL | {"heads": 4, "vocabulary": 29, "context": 16},
+        "seed": 0,
+    },
+    "rope_relative": {
+        "head_dims": [8, 24],
+        "text_head_dim": 24,
+        "pairings": ["interleaved", "half-split"],
+        "base": 10000.0,
+        "positions": 25,
+        "factor": 4.0,
+        "scores": {
+            "d_model": 32,
+            "widths": [2, 128],
+            "weight_draws": 300,
+            "pairs": 32,
+            "confidence": 0.999,
+            "half_width": 0.06,
+        },
+        "seed": 0,
+    },
+    "causal_prefix": {
+        "architecture": {
+            "layers": 2,
+            "d_model": 32,
+            "heads": 2,
+            "d_ff": 32,
+            "positions": "rope",
+            "norm": "rmsnorm",
+            "feedforward": "gated",
+        },
+        "tokens": 11,
+        "initialisations": 20,
+        "training": {
+            "layers": 1,
+            "length": 8,
+            "batch": 16,
+            "steps": 100,
+            "learning_rate": 0.01,
+            "held_out": 0.3,
+        },
+        "confidence": 0.999,
+        "seed": 0,
+        "text": TEXT,
+    },
+}
+
+
+def run(name: str, **edits: Any) -> Rows:
+    """Rows of one verification, with the settings edited."""
+    module = importlib.import_module(f"transformer_ledger.verification.{name}")
+    return module.compute(**(copy.deepcopy(SETTINGS[name]) | edits))
+
+
+def found(claim: str, rows: Rows) -> str:
+    return verdict(BY_ID[claim], [row for row in rows if row["claim"] == claim])
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, Rows]:
+    return {name: run(name) for name in SETTINGS}
+
+
+def test_registry() -> None:
+    sections = {1: 2, 2: 3, 3: 3, 4: 3, 5: 4, 6: 3, 7: 3, 8: 4, 9: 6}
+    assert [claim.id for claim in CLAIMS] == [f"A{s}.{n + 1}" for s, count in sections.items() for n in range(count)]
+    for claim in CLAIMS:
+        assert claim.statement.endswith(".")
+        assert (claim.condition is None) == (claim.registered == "confirmed"), claim.id
+    assert len({claim.statement for claim in CLAIMS}) == len(CLAIMS)
+    names = {claim.section: claim.verification for claim in CLAIMS}
+    assert all(names[claim.section] == claim.verification for claim in CLAIMS)
+
+
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.verification in SETTINGS], ids=lambda c: c.id)
+def test_registered_verdict(claim: Any, tables: dict[str, Rows]) -> None:
+    own = [row for row in tables[claim.verification] if row["claim"] == claim.id]
+    assert verdict(claim, own) == claim.registered
+    assert {row["claim"] for row in tables[claim.verification]} <= set(BY_ID)
+    assert any(row["headline"] for row in own)
+    assert len({tuple(row[key] for key in ("case", "leg", "scope", "backend", "quantity")) for row in own}) == len(own)
+    if claim.needs_control:
+        assert any(row["leg"] == "control" for row in own)
+
+
+@pytest.mark.parametrize("claim", ["A2.1", "A2.3", "A5.1", "A5.3", "A6.1", "A6.2", "A7.1"])
+def test_rounding_bounds_are_useful(claim: str, tables: dict[str, Rows]) -> None:
+    own = [row for row in tables[BY_ID[claim].verification] if row["claim"] == claim]
+    ours = [row for row in own if row["leg"] == "floating" and row["relation"] == "<=" and row["backend"]]
+    assert 1e-3 <= max(row["measured"] / row["expected"] for row in ours) <= 1
+    controls = [row for row in own if row["leg"] == "control" and row["relation"] == ">="]
+    assert all(row["measured"] >= row["expected"] for row in controls)
+
+
+@pytest.mark.parametrize("name", ["output_projection", "permutation", "head_count"])
+def test_same_settings_same_rows(name: str, tables: dict[str, Rows]) -> None:
+    assert run(name) == tables[name]
+
+
+def turned(claims: dict[str, str], rows: Rows) -> None:
+    assert {claim: found(claim, rows) for claim in claims} == claims
+
+
+# ---- modules broken on purpose
+
+
+def test_embedding_lookup_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sequential, "matmul", lambda self, a, b: np.roll(a, 1, axis=-1) @ b)
+    turned({"A1.1": "refuted"}, run("embedding_lookup"))
+
+
+def test_embedding_lookup_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_lookup, "_products", lambda *arguments: (29 * 24 - 1, 0))
+    turned({"A1.2": "refuted"}, run("embedding_lookup"))
+
+
+def test_embedding_lookup_control_that_does_not_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_lookup, "differing", lambda a, b: int((a != b).sum() > 24))  # blind to a −0.0
+    turned({"A1.1": "not settled"}, run("embedding_lookup"))
+
+
+def test_output_projection_wrong_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(joined: Any, output: Any, own: list[Any], arithmetic: Any) -> list[Any]:
+        return [arithmetic.matmul(joined[..., a], output[b]) for a, b in zip(own, own[1:] + own[:1], strict=True)]
+
+    monkeypatch.setattr(output_projection, "contributions", wrong)
+    turned({"A2.1": "refuted"}, run("output_projection"))
+
+
+def test_output_projection_one_head_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = output_projection.slices
+    monkeypatch.setattr(output_projection, "slices", lambda heads, d: right(heads, d)[:-1] + right(heads, d)[:1])
+    turned({"A2.1": "refuted", "A2.3": "refuted", "A2.2": "confirmed"}, run("output_projection"))
+    monkeypatch.setattr(output_projection, "slices", lambda heads, d: right(2 if heads == 1 else heads, d))
+    turned({"A2.2": "refuted"}, run("output_projection"))
+
+
+def test_output_projection_bound_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "matmul_bound", lambda a, b, u: 0 * (np.abs(a) @ np.abs(b)))
+    turned({"A2.1": "refuted"}, run("output_projection"))
+
+
+def test_head_count_weights_that_depend_on_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = head_count.attention_shapes
+    monkeypatch.setattr(head_count, "attention_shapes", lambda d, heads, kv: [*right(d, heads, kv), (heads, 1)])
+    turned({"A3.1": "refuted"}, run("head_count"))
+
+
+def test_head_count_seed_that_depends_on_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decoder.initial
+    monkeypatch.setattr(decoder, "initial", lambda spec, seed: right(spec, seed + spec.layers[0][1].attention.heads))
+    turned({"A3.2": "refuted"}, run("head_count"))
+
+
+def test_head_count_heads_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decoder.attention
+
+    def wrong(x: Any, weights: Any, own: Any, *rest: Any) -> tuple[Any, Any]:
+        return right(x, weights, type(own)(1, 1, own.heads * own.head_dim), *rest)
+
+    monkeypatch.setattr(decoder, "attention", wrong)
+    architecture = SETTINGS["head_count"]["architecture"] | {"positions": "none"}
+    turned({"A3.3": "refuted"}, run("head_count", architecture=architecture))
+
+
+def test_score_scale_products_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = score_scale.dots
+    monkeypatch.setattr(score_scale, "dots", lambda q, k, widths: 1.1 * right(q, k, widths))
+    turned({"A4.1": "refuted", "A4.2": "not settled"}, run("score_scale"))  # A4.2's control misses 1/√d_k, too
+
+
+def test_score_scale_narrow_heads_do_not_saturate() -> None:
+    turned({"A4.3": "refuted", "A4.1": "not applicable"}, run("score_scale", widths=[2, 3]))
+
+
+def test_score_scale_too_few_samples() -> None:
+    turned({"A4.1": "not settled"}, run("score_scale", weight_draws=20, token_variance=4.0))
+    turned({"A4.1": "refuted"}, run("score_scale", half_width=1e-3))
+
+
+def test_permutation_missing_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decoder.visibility
+    monkeypatch.setattr(decoder, "visibility", lambda tokens, causal, window=None: right(tokens, False, window))
+    turned({"A5.3": "refuted", "A5.4": "refuted"}, run("permutation"))
+
+
+def test_permutation_rope_without_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rope, "rotate", lambda x, *rest: x)
+    turned({"A5.1": "not settled", "A5.2": "refuted"}, run("permutation"))
+
+
+def test_permutation_bound_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds.Bounded, "error", property(lambda self: np.zeros(self.shape)))
+    turned({"A5.1": "refuted"}, run("permutation"))
+
+
+def test_permutation_last_word_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first word stands last in some orders: then the last position's own token is another one."""
+    module = importlib.import_module("transformer_ledger.verification.permutation")
+    right = module.orders
+    monkeypatch.setattr(module, "orders", lambda words: np.concatenate([right(words), right(words)[:, ::-1]]))
+    turned({"A5.1": "refuted"}, run("permutation"))
+
+
+def test_permutation_other_words() -> None:
+    rows = run("permutation", words=["a", "b", "c"])
+    turned({"A5.1": "not applicable", "A5.2": "not applicable", "A5.3": "confirmed"}, rows)
+    with pytest.raises(ValueError, match="vocabulary of 2"):
+        run("permutation", architecture=SETTINGS["permutation"]["architecture"] | {"vocabulary": 2})
+
+
+def wrong_rotation(x: Any, cos: Any, sin: Any, pairing: str, join: Callable[[list[Any]], Any]) -> Any:
+    """One sign wrong: (a·cos + b·sin, a·sin + b·cos)."""
+    first, second = rope.pairs(x.shape[-1], pairing)
+    a, b = x[..., first], x[..., second]
+    return join([a * cos + b * sin, a * sin + b * cos])[..., np.argsort(np.concatenate([first, second]))]
+
+
+def test_rope_relative_wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rope, "rotate", wrong_rotation)
+    turned({"A6.1": "refuted", "A6.2": "refuted", "A6.3": "refuted"}, run("rope_relative"))
+
+
+def test_rope_relative_bound_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds.Bounded, "error", property(lambda self: np.zeros(self.shape)))
+    turned({"A6.1": "refuted", "A6.2": "refuted"}, run("rope_relative"))
+
+
+def test_rope_relative_controls_that_do_not_break() -> None:
+    turned({"A6.2": "not settled", "A6.3": "not settled"}, run("rope_relative", factor=1.0))
+
+
+def test_rope_relative_groups() -> None:
+    scores = np.subtract.outer(np.arange(4), np.arange(4))  # m − n
+    groups = rope_relative.groups(scores)
+    assert all(set(values) == {offset} for offset, values in groups.items())
+    assert sum(map(len, groups.values())) == scores.size
+    assert rope_relative.spread(scores * 1.0) == 0
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """A7.1 and A7.2 alone."""
+    for name in ("_untrained", "_trained"):
+        monkeypatch.setattr(causal_prefix, name, lambda *arguments: [])
+    return run("causal_prefix")
+
+
+def test_causal_prefix_missing_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decoder.visibility
+    monkeypatch.setattr(decoder, "visibility", lambda tokens, causal, window=None: right(tokens, False, window))
+    turned({"A7.1": "refuted", "A7.2": "not settled"}, passes(monkeypatch))
+
+
+def test_causal_prefix_mask_that_cannot_be_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decoder.visibility
+    monkeypatch.setattr(decoder, "visibility", lambda tokens, causal, window=None: right(tokens, True, window))
+    turned({"A7.1": "not settled", "A7.2": "refuted"}, passes(monkeypatch))
+
+
+def test_causal_prefix_order_that_depends_on_the_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_shape(self: Any, a: Any, b: Any) -> Any:
+        half = a.shape[-2] % 5
+        return Blas.matmul(self, a[..., :half], b[..., :half, :]) + Blas.matmul(self, a[..., half:], b[..., half:, :])
+
+    monkeypatch.setattr(Sequential, "matmul", by_shape)
+    turned({"A7.1": "refuted"}, passes(monkeypatch))
+
+
+def test_causal_prefix_bound_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds.Bounded, "error", property(lambda self: np.zeros(self.shape)))
+    turned({"A7.1": "refuted"}, passes(monkeypatch))
+
+
+def test_causal_prefix_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_passes", "_exact"):
+        monkeypatch.setattr(causal_prefix, name, lambda *arguments: [])
+    training = SETTINGS["causal_prefix"]["training"] | {"steps": 0}
+    turned({"A7.3": "not settled"}, [*run("causal_prefix", training=training)])
+    with pytest.raises(ValueError, match="too few"):
+        run("causal_prefix", text="too short")
