@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("Snakefile", "workflow", "src", "config.yaml", "config.minimal.yaml", "environment.yml", "profiles", "resources")
+PARTS = (
+    "Snakefile",
+    "workflow",
+    "src",
+    "config.yaml",
+    "config.minimal.yaml",
+    "environment.yml",
+    "profiles",
+    "resources",
+)
 
 
 def copy_project(target: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from conftest import copy_project, snakemake
 from snakemake.cli import parse_config
 from snakemake.common.configfile import load_configfile
 from snakemake.utils import update_config
@@ -92,10 +93,10 @@ def parts(part, path=()):
 
 EVERY = {".".join(path): part for path, part in parts(config.schema())}
 UNITS = ("batch", "context", "tokens", "devices", "layers", "d_model", "heads", "d_ff", "vocabulary", "head_dim")
+LOWER, UPPER = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 RANGED = {
     "integer": [{"minimum", "maximum"}],
-    "number": [{"minimum", "maximum"}, {"exclusiveMinimum", "maximum"}, {"minimum", "exclusiveMaximum"}]
-    + [{"exclusiveMinimum", "exclusiveMaximum"}, {"const"}],
+    "number": [*({low, high} for low in LOWER for high in UPPER), {"const"}],
     "string": [{"enum"}, {"pattern", "x-allowed"}, {"maxLength"}, {"x-refers-to"}],
     "array": [{"minItems", "items"}],
     "boolean": [set()],
@@ -322,7 +323,7 @@ def test_json_config(load, problems):
     assert problems(text, name="over.json") == ["over.json:3: report.titel: unknown key (did you mean 'title'?)"]
 
 
-def test_merge_keys_and_aliases(load, problems):
+def test_merge_keys(load):
     text = "models:\n  a: &a {architecture: &k {%s}}\n  c: {<<: *a, label: hi}\n"
     keys = ", ".join(f"{key}: {value}" for key, value in ARCHITECTURE.items())
     assert load(text % keys)["models"]["c"]["label"] == "hi"
@@ -388,113 +389,185 @@ def test_a_misspelt_key_is_not_also_missing(problems):
     assert problems(text) == [f"over.yaml:4: {LAYERS}.layerz: unknown key (did you mean 'layers'?)"]
 
 
-TEN = (
-    "teaching, modern, section-7, gpt2, llama-2-7b, llama-3-8b, llama-3-70b, llama-3.1-405b, mixtral-8x7b, llama-1-65b"
-)
+SHIPPED = yaml.safe_load((ROOT / "config.yaml").read_text())
 NAME = "up to 100 letters, digits, dots, underscores and hyphens, first a letter or digit (a label may be any text)"
 DTYPE = "fp64, fp32, bf16, fp16, fp8, int8, int4, int2, or an integer type with a group size as int4-g64"
-WRONG_OVERLAYS = {
-    # every level
-    "modelz: {}": "modelz: unknown key (did you mean 'models'?)",
-    "models: {b: {layerz: 3}}": "models.b.layerz: unknown key (did you mean 'architecture.layers'?)",
-    "workloads: {w: {batch: 1, contxt: 3}}": "workloads.w.contxt: unknown key (did you mean 'context'?)",
-    "training_runs: {llama-3-8b: {tokenz: 3}}": "training_runs.llama-3-8b.tokenz: unknown key (did you mean 'tokens'?)",
-    "recipes: {sgd-fp32: {zero: 3}}": "recipes.sgd-fp32.zero: unknown key (did you mean 'zero_stage'?)",
-    "verification: {head_cout: {seed: 1}}": "verification.head_cout: unknown key (did you mean 'head_count'?)",
-    "verification: {head_count: {sed: 1}}": "verification.head_count.sed: unknown key (did you mean 'seed'?)",
-    "experiment: {rope_dot: {}}": "experiment.rope_dot: unknown key (did you mean 'rope_dot_product'?)",
-    "experiment: {blocked_softmax: {drawn: {x: 1}}}": "experiment.blocked_softmax.drawn.x: unknown key; "
-    "allowed: seed, scores, keys, value_dim, block_sizes, orders, masks",
-    "timing: {norm: {}}": "timing.norm: unknown key (did you mean 'norms'?)",
-    "report: {whatif: {modell: x}}": "report.whatif.modell: unknown key (did you mean 'model'?)",
-    # types
-    "models: [1]": "models: [1] is not a mapping; allowed: a mapping",
-    "models: {b: 5}": "models.b: 5 is not a mapping; allowed: a mapping with architecture, hf_config, label",
-    "workloads: {w: {batch: 1, context: 1.5}}": "workloads.w.context: 1.5 is not an integer; "
-    "allowed: an integer from 1 to 100000000",
-    "report: {title: 5}": "report.title: 5 is not text; allowed: text on one line, at most 100 characters",
-    "cache_dtypes: bf16": f"cache_dtypes: 'bf16' is not a list; allowed: a list of 1 or more × {DTYPE}",
-    "cache_dtypes: [int5]": f"cache_dtypes[0]: 'int5' is not right; allowed: {DTYPE}",
-    "cache_dtypes: []": f"cache_dtypes: [] holds 0; allowed: a list of 1 or more × {DTYPE}",
-    "cache_dtypes: [fp8, fp8]": "cache_dtypes: ['fp8', 'fp8'] holds an entry twice; "
-    f"allowed: a list of 1 or more × {DTYPE}, all different",
-    # names
-    "models: {'a/b': {hf_config: x}}": f"models['a/b']: not a name for this; allowed: {NAME}",
-    "models: {'.a': {hf_config: x}}": f"models['.a']: not a name for this; allowed: {NAME}",
-    "models: {'a b': {hf_config: x}}": f"models['a b']: not a name for this; allowed: {NAME}",
-    "models: {GPT2: {hf_config: resources/models/gpt2.json}}": "models.GPT2: differs from 'gpt2' in capitals alone; "
-    "they may share a file",
+ONE = "exactly one of architecture, hf_config (null leaves one out)"
+WRONG_OVERLAYS = [
+    # at every level, a key that is not known
+    ("modelz: {}", "modelz", "unknown key (did you mean 'models'?)"),
+    ("models: {b: {layerz: 3}}", "models.b.layerz", "unknown key (did you mean 'architecture.layers'?)"),
+    ("workloads: {w: {batch: 1, contxt: 3}}", "workloads.w.contxt", "unknown key (did you mean 'context'?)"),
+    (
+        "training_runs: {llama-3-8b: {token: 3}}",
+        "training_runs.llama-3-8b.token",
+        "unknown key (did you mean 'tokens'?)",
+    ),
+    ("recipes: {sgd-fp32: {zero: 3}}", "recipes.sgd-fp32.zero", "unknown key (did you mean 'zero_stage'?)"),
+    ("verification: {head_cout: {}}", "verification.head_cout", "unknown key (did you mean 'head_count'?)"),
+    ("verification: {head_count: {sed: 1}}", "verification.head_count.sed", "unknown key (did you mean 'seed'?)"),
+    ("experiment: {rope_dot: {}}", "experiment.rope_dot", "unknown key (did you mean 'rope_dot_product'?)"),
+    (
+        "experiment: {blocked_softmax: {drawn: {x: 1}}}",
+        "experiment.blocked_softmax.drawn.x",
+        "unknown key; allowed: seed, scores, keys, value_dim, block_sizes, orders, masks",
+    ),
+    ("timing: {norm: {}}", "timing.norm", "unknown key (did you mean 'norms'?)"),
+    ("report: {whatif: {modell: x}}", "report.whatif.modell", "unknown key (did you mean 'model'?)"),
+    # a value of the wrong kind
+    ("models: [1]", "models", "[1] is not a mapping; allowed: a mapping"),
+    ("models: {b: 5}", "models.b", "5 is not a mapping; allowed: a mapping with architecture, hf_config, label"),
+    (
+        "workloads: {w: {batch: 1, context: 1.5}}",
+        "workloads.w.context",
+        "1.5 is not an integer; allowed: an integer from 1 to 100000000",
+    ),
+    ("report: {title: 5}", "report.title", "5 is not text; allowed: text on one line, at most 100 characters"),
+    ("cache_dtypes: bf16", "cache_dtypes", f"'bf16' is not a list; allowed: a list of 1 or more × {DTYPE}"),
+    ("cache_dtypes: [int5]", "cache_dtypes[0]", f"'int5' is not right; allowed: {DTYPE}"),
+    ("cache_dtypes: []", "cache_dtypes", f"[] holds 0; allowed: a list of 1 or more × {DTYPE}"),
+    (
+        "cache_dtypes: [fp8, fp8]",
+        "cache_dtypes",
+        f"['fp8', 'fp8'] holds an entry twice; allowed: a list of 1 or more × {DTYPE}, all different",
+    ),
+    # names of models
+    ("models: {'a/b': {hf_config: x}}", "models['a/b']", f"not a name for this; allowed: {NAME}"),
+    ("models: {'.a': {hf_config: x}}", "models['.a']", f"not a name for this; allowed: {NAME}"),
+    ("models: {'a b': {hf_config: x}}", "models['a b']", f"not a name for this; allowed: {NAME}"),
+    ("models: {'': {hf_config: x}}", "models['']", f"not a name for this; allowed: {NAME}"),
+    (
+        "models: {GPT2: {hf_config: resources/models/gpt2.json}}",
+        "models.GPT2",
+        "differs from 'gpt2' in capitals alone; they may share a file",
+    ),
     # one of two
-    "models: {b: {}}": "models.b: neither is given; allowed: exactly one of architecture, hf_config (null leaves one out)",
-    "models: {teaching: {hf_config: x.json}}": "models.teaching: both architecture and hf_config are given; "
-    "allowed: exactly one of architecture, hf_config (null leaves one out)",
-    # references
-    "training_runs: {x: {model: llama-3-8, tokens: 1}}": "training_runs.x.model: 'llama-3-8' is not a model of this config "
-    "(did you mean 'llama-3-8b'?)",
-    "verification: {training_state: {models: [teachin]}}": "verification.training_state.models[0]: 'teachin' is not a model "
-    "of this config (did you mean 'teaching'?)",
-    "verification: {training_compute: {text_run: llama-3-80b}}": "verification.training_compute.text_run: 'llama-3-80b' is "
-    "not a training run of this config (did you mean 'llama-3-8b'?)",
-    "report: {whatif: {model: xyz}}": f"report.whatif.model: 'xyz' is not a model of this config; allowed: {TEN}",
+    ("models: {b: {}}", "models.b", f"neither is given; allowed: {ONE}"),
+    (
+        "models: {teaching: {hf_config: x}}",
+        "models.teaching",
+        f"both architecture and hf_config are given; allowed: {ONE}",
+    ),
+    # names of other entries
+    (
+        "training_runs: {x: {model: llama-3-8, tokens: 1}}",
+        "training_runs.x.model",
+        "'llama-3-8' is not a model of this config (did you mean 'llama-3-8b'?)",
+    ),
+    (
+        "verification: {training_state: {models: [teachin]}}",
+        "verification.training_state.models[0]",
+        "'teachin' is not a model of this config (did you mean 'teaching'?)",
+    ),
+    (
+        "verification: {training_compute: {text_run: llama-3-7b}}",
+        "verification.training_compute.text_run",
+        "'llama-3-7b' is not a training run of this config (did you mean 'llama-3-70b'?)",
+    ),
+    (
+        "report: {whatif: {model: xyz}}",
+        "report.whatif.model",
+        f"'xyz' is not a model of this config; allowed: {', '.join(SHIPPED['models'])}",
+    ),
     # keys that must fit each other
-    "verification: {head_count: {heads: [1, 5]}}": "verification.head_count.heads[1]: 5 does not fit architecture.d_model "
-    "24; allowed: a divisor of architecture.d_model",
-    "verification: {head_count: {other_seed: 0}}": "verification.head_count.other_seed: 0 does not fit seed 0; "
-    "allowed: anything but seed",
-    "verification: {embedding_lookup: {infinite_row: 29}}": "verification.embedding_lookup.infinite_row: 29 does not fit "
-    "vocabulary 29; allowed: below vocabulary",
-    "verification: {output_projection: {shown_heads: 5}}": "verification.output_projection.shown_heads: 5 does not fit "
-    "heads [1, 2, 3, 4, 6, 8, 12, 24]; allowed: one of heads",
-    "verification: {training_state: {length: 64}}": "verification.training_state.length: 64 does not fit shape.context 32; "
-    "allowed: at most shape.context",
-    "verification: {teaching_parameters: {lengths: [2, 4, 6]}}": "verification.teaching_parameters.lengths: [2, 4, 6] does "
-    "not rise so; allowed: each twice the one before",
-    "verification: {online_softmax: {printed: {blocks: [[0, 1], [2, 4]]}}}": "verification.online_softmax.printed.blocks: "
-    "[[0, 1], [2, 4]] does not fit scores [1000.0, 1001.0, 999.0, 1002.0]; "
-    "allowed: blocks that follow one another from 0 to the number of scores",
-    "verification: {training_compute: {dense: {kv_heads: 3}}}": "verification.training_compute.dense.kv_heads: 3 does not "
-    "divide heads 4; allowed: the divisors of 4",
-    "verification: {rope_algebra: {odd_head_dims: [2]}}": "verification.rope_algebra.odd_head_dims[0]: 2 is out of range; "
-    "allowed: an odd integer from 1 to 4095",
+    (
+        "verification: {head_count: {heads: [1, 5]}}",
+        "verification.head_count.heads[1]",
+        "5 does not fit architecture.d_model 24; allowed: a divisor of architecture.d_model",
+    ),
+    (
+        "verification: {head_count: {other_seed: 0}}",
+        "verification.head_count.other_seed",
+        "0 does not fit seed 0; allowed: anything but seed",
+    ),
+    (
+        "verification: {embedding_lookup: {infinite_row: 29}}",
+        "verification.embedding_lookup.infinite_row",
+        "29 does not fit vocabulary 29; allowed: below vocabulary",
+    ),
+    (
+        "verification: {output_projection: {shown_heads: 5}}",
+        "verification.output_projection.shown_heads",
+        "5 does not fit heads [1, 2, 3, 4, 6, 8, 12, 24]; allowed: one of heads",
+    ),
+    (
+        "verification: {training_state: {length: 64}}",
+        "verification.training_state.length",
+        "64 does not fit shape.context 32; allowed: at most shape.context",
+    ),
+    (
+        "verification: {teaching_parameters: {lengths: [2, 4, 6]}}",
+        "verification.teaching_parameters.lengths",
+        "[2, 4, 6] does not rise so; allowed: each twice the one before",
+    ),
+    (
+        "verification: {online_softmax: {printed: {blocks: [[0, 1], [2, 4]]}}}",
+        "verification.online_softmax.printed.blocks",
+        "[[0, 1], [2, 4]] does not fit scores [1000.0, 1001.0, 999.0, 1002.0]; "
+        "allowed: blocks that follow one another from 0 to the number of scores",
+    ),
+    (
+        "verification: {training_compute: {dense: {kv_heads: 3}}}",
+        "verification.training_compute.dense.kv_heads",
+        "3 does not divide heads 4; allowed: the divisors of 4",
+    ),
+    (
+        "verification: {rope_algebra: {odd_head_dims: [2]}}",
+        "verification.rope_algebra.odd_head_dims[0]",
+        "2 is out of range; allowed: an odd integer from 1 to 4095",
+    ),
     # files
-    "models: {b: {hf_config: resources/models/gpt3.json}}": "models.b.hf_config: resources/models/gpt3.json: no such file "
-    "(did you mean 'resources/models/gpt2.json'?)",
-    "models: {b: {hf_config: resources}}": "models.b.hf_config: resources: is a directory",
-}
+    (
+        "models: {b: {hf_config: resources/models/gpt3.json}}",
+        "models.b.hf_config",
+        "resources/models/gpt3.json: no such file (did you mean 'resources/models/gpt2.json'?)",
+    ),
+    ("models: {b: {hf_config: resources}}", "models.b.hf_config", "resources: is a directory"),
+]
 
 
-@pytest.mark.parametrize("overlay", WRONG_OVERLAYS)
-def test_wrong_overlay(problems, overlay):
-    assert problems(overlay) == [f"over.yaml:1: {WRONG_OVERLAYS[overlay]}"]
+@pytest.mark.parametrize(("overlay", "key", "message"), WRONG_OVERLAYS, ids=[case[0] for case in WRONG_OVERLAYS])
+def test_wrong_overlay(problems, overlay, key, message):
+    assert problems(overlay) == [f"over.yaml:1: {key}: {message}"]
 
 
-WRONG_ARGUMENTS = {
-    "foo=1": "foo: unknown key; allowed: models, workloads, training_runs, recipes, cache_dtypes, verification, "
-    "experiment, timing, report",
-    "models=5": "models: 5 is not a mapping; allowed: a mapping",
-    "models=": "models: missing; wanted: a mapping (The decoders, by name; the name is also the name of the model's file "
-    "under results/execution)",
-    "models={b: {layers: 33}}": "models.b.layers: unknown key (did you mean 'architecture.layers'?)",
-    "workloads={b1-t512: {batch: 0}}": "workloads.b1-t512.batch: 0 is out of range; allowed: an integer from 1 to 1000000",
-    "workloads={b1-t512: {batch: two}}": "workloads.b1-t512.batch: 'two' is not an integer; "
-    "allowed: an integer from 1 to 1000000",
-    "verification={norms: {epsilon: nan}}": "verification.norms.epsilon: 'nan' is not a number; "
-    "allowed: a number above 0 and at most 1",
-}
+WRONG_ARGUMENTS = [
+    ("foo=1", "foo", f"unknown key; allowed: {', '.join(config.schema()['properties'])}"),
+    ("models=5", "models", "5 is not a mapping; allowed: a mapping"),
+    ("models={b: {layers: 33}}", "models.b.layers", "unknown key (did you mean 'architecture.layers'?)"),
+    (
+        "workloads={b1-t512: {batch: 0}}",
+        "workloads.b1-t512.batch",
+        "0 is out of range; allowed: an integer from 1 to 1000000",
+    ),
+    (
+        "workloads={b1-t512: {batch: two}}",
+        "workloads.b1-t512.batch",
+        "'two' is not an integer; allowed: an integer from 1 to 1000000",
+    ),
+    (
+        "verification={norms: {epsilon: nan}}",
+        "verification.norms.epsilon",
+        "'nan' is not a number; allowed: a number above 0 and at most 1",
+    ),
+]
 
 
-@pytest.mark.parametrize("argument", WRONG_ARGUMENTS)
-def test_wrong_argument(problems, argument):
-    assert problems(arguments=[argument]) == [f"--config: {WRONG_ARGUMENTS[argument]}"]
+@pytest.mark.parametrize(("argument", "key", "message"), WRONG_ARGUMENTS, ids=[case[0] for case in WRONG_ARGUMENTS])
+def test_wrong_argument(problems, argument, key, message):
+    assert problems(arguments=[argument]) == [f"--config: {key}: {message}"]
 
 
-def test_removing_every_model(problems, load):
-    names = yaml.safe_load((ROOT / "config.yaml").read_text())["models"]
-    every = yaml.safe_dump({"models": dict.fromkeys(names)})
+def test_no_models(problems):
+    assert problems(arguments=["models="])[0].startswith("--config: models: missing; wanted: a mapping (The decoders, ")
+
+
+def test_removing_every_model(problems):
+    every = yaml.safe_dump({"models": dict.fromkeys(SHIPPED["models"])})
     assert problems(every)[0] == "over.yaml:1: models: empty; allowed: at least one entry"
 
 
-def test_all_problems_at_once_in_the_order_of_the_files(load, problems):
+def test_all_problems_at_once_in_the_order_of_the_files(problems):
     text = (
         (ROOT / "config.yaml").read_text().replace("layers: 4", "layers: four", 1).replace("heads: 8", "heads: 7.5", 1)
     )
@@ -507,8 +580,8 @@ def test_all_problems_at_once_in_the_order_of_the_files(load, problems):
 
 
 UNREADABLE = {
-    "models:\n\tb: 1\n": "bad.yaml:2: not YAML: while scanning for the next token, found character that cannot start any "
-    "token; indent with spaces, not tabs",
+    "models:\n\tb: 1\n": "bad.yaml:2: not YAML: while scanning for the next token, "
+    "found character that cannot start any token; indent with spaces, not tabs",
     "models: [1\n": "bad.yaml:2: not YAML: while parsing a flow sequence, did not find expected ',' or ']'",
     "- 1\n": "bad.yaml:1: no mapping; wanted are keys such as models:",
     "3\n": "bad.yaml:1: no mapping; wanted are keys such as models:",
@@ -568,9 +641,7 @@ def test_wrong_config_json(problems, tmp_path, text):
 
 
 def test_snakemake_shows_the_message_and_no_traceback(tmp_path):
-    from conftest import copy_project, snakemake
-
-    folder = copy_project(tmp_path / "project")
+    folder = copy_project(tmp_path)
     (folder / "o.yaml").write_text("models:\n  modern: {architecture: {layerz: 3}}\n")
     for arguments, messages in {
         ("--configfile", "o.yaml"): [

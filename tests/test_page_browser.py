@@ -250,7 +250,7 @@ def expected(state: dict) -> dict[str, Fraction]:
     )
     N, G, D, R, T = found["parameters"], state["G"], state["D"], state["R"], state["T"]
     held = whatif.state(report_tables.RECIPES[state["recipe"]], N, found["tensors"], G)
-    rule = training_compute.rule_flops(found["active"], D)
+    rough, rule = (training_compute.rule_flops(found[name], D) for name in ("rule", "active"))
     exact = Fraction(found["train"], T) * D
     return {
         **{name: Fraction(value) for name, value in found.items()},
@@ -259,8 +259,10 @@ def expected(state: dict) -> dict[str, Fraction]:
         "weights": N * bytes_per_number(state["dtype"]),
         "state_total": Fraction(held["total"]),
         "state_share": Fraction(held["share"]),
+        "train_rough": Fraction(rough),
         "train_rule": Fraction(rule),
         "train_exact": exact,
+        "seconds_rough": Fraction(rough, G * R),
         "seconds_rule": Fraction(rule, G * R),
         "seconds_exact": exact / (G * R),
     }

@@ -1,5 +1,7 @@
 """Exact rebuilds: each edit of the config, a source or the page's parts, and the jobs that a dry run then lists."""
 
+import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +10,17 @@ import pytest
 import yaml
 from conftest import snakemake
 
+SMALL = {
+    "layers": 2,
+    "d_model": 16,
+    "heads": 2,
+    "d_ff": 32,
+    "vocabulary": 11,
+    "context": 64,
+    "positions": "none",
+    "norm": "rmsnorm",
+    "feedforward": "gelu",
+}
 LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "agreement"]  # read every model
 TAIL = {"provenance", "summary"}
 PAGE = {"report"} | TAIL
@@ -74,6 +87,24 @@ def put(*keys, value):
     return edit_config(change)
 
 
+def put_new(key, name, value):
+    return edit_config(lambda config: config[key].update({name: value}))
+
+
+def drop(key, name):
+    return edit_config(lambda config: config[key].pop(name))
+
+
+def replace(path: Path, old: str, new: str):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def rewrite_json(path: Path):
+    path.write_text(json.dumps(reverse(json.loads(path.read_text()))))
+
+
 def swap(*keys, one, other):
     def change(config):
         for key in keys:
@@ -81,15 +112,6 @@ def swap(*keys, one, other):
         config[one], config[other] = config[other], config[one]
 
     return edit_config(change)
-
-
-def reorder(config):
-    """Every mapping backwards."""
-    for key, value in list(config.items()):
-        del config[key]
-        if isinstance(value, dict):
-            reorder(value)
-    return config
 
 
 def reverse(value):
@@ -115,3 +137,152 @@ def append(name: str, text: str):
 def code(module: str):
     """One statement more in a module."""
     return append(f"src/transformer_ledger/{module}.py", "\n_EDITED = True\n")
+
+
+def model(name: str, *verifications: str):
+    """What hangs on one model: its execution, every ledger that reads models, and the verifications that name it."""
+    return {f"execution/{name}", *ledgers(*LEDGERS, "fit"), *(f"verification/{one}" for one in verifications)}
+
+
+EXECUTIONS = {f"execution/{name}" for name in ("teaching", "modern", "section-7", "gpt2")}
+# Verifications that name a model read its execution table, so they follow when executions are made anew.
+READ_EXECUTIONS = {"verification/parameter_rule", "verification/training_compute", "verification/training_state"}
+NUMERICS = {  # verifications that import the NumPy decoder
+    f"verification/{name}"
+    for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_algebra", "grouped_query")
+} | {"verification/gated_feedforward"}
+
+# name: (edit, the jobs that must run). The sets are written from what the jobs mean, not from the fingerprint.
+EDITS = {
+    # models and what is run on them
+    "a model's depth": (
+        put("models", "modern", "architecture", "layers", value=5),
+        model("modern") | ledgers("training_compute") | PAGE,
+    ),
+    "a model that a verification names": (
+        put("models", "section-7", "architecture", "d_ff", value=176),
+        model("section-7", "parameter_rule") | CLAIMS,
+    ),
+    "a model of a verification only": (
+        put("models", "teaching", "architecture", "heads", value=4),
+        model("teaching", "training_state") | CLAIMS,
+    ),
+    "two values of one model swapped": (
+        swap("models", "modern", "architecture", one="heads", other="layers"),
+        model("modern") | ledgers("training_compute") | PAGE,
+    ),
+    "a model's label": (put("models", "modern", "label", value="Modern"), PAGE),
+    "a value inside a config.json": (
+        lambda folder: replace(folder / "resources/models/gpt2.json", '"n_layer": 12', '"n_layer": 11'),
+        model("gpt2", "training_compute") | CLAIMS,
+    ),
+    "the order of keys in a config.json": (lambda folder: rewrite_json(folder / "resources/models/gpt2.json"), set()),
+    "a model more": (
+        put_new("models", "small", value={"architecture": SMALL}),
+        {"execution/small", *ledgers(*LEDGERS, "fit")} | PAGE,
+    ),
+    "a model less": (drop("models", "gpt2"), ledgers(*LEDGERS, "fit") | {"verification/training_compute"} | CLAIMS),
+    "a workload": (
+        put("workloads", "b2-t64", "batch", value=3),
+        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+    ),
+    "a workload too long for every model but one": (
+        put_new("workloads", "long", value={"batch": 1, "context": 1000}),
+        {"execution/gpt2", *ledgers(*LEDGERS, "fit"), "verification/training_compute"} | CLAIMS,
+    ),
+    "a recipe": (
+        put("recipes", "adamw-fp32", "optimizer", value="sgd"),
+        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+    ),
+    "the cache's dtypes": (
+        put("cache_dtypes", value=["fp16"]),
+        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+    ),
+    "a training run": (put("training_runs", "modern", "devices", value=2), ledgers("training_compute") | PAGE),
+    # verifications, experiments, timings, the page
+    "a verification's seed": (
+        put("verification", "embedding_lookup", "seed", value=9),
+        {"verification/embedding_lookup"} | CLAIMS,
+    ),
+    "a verification's list": (
+        put("verification", "output_projection", "heads", value=[1, 2]),
+        {"verification/output_projection"} | CLAIMS,
+    ),
+    "the order of a list": (
+        put("verification", "permutation", "words", value=["home", "gos", "mossega", "l'", "el"]),
+        {"verification/permutation"} | CLAIMS,
+    ),
+    "a number inside a verification": (
+        put("verification", "rope_relative", "base", value=20000.0),
+        {"verification/rope_relative"} | CLAIMS,
+    ),
+    "a verification less": (drop("verification", "norms"), CLAIMS),
+    "an experiment's number": (
+        put("experiment", "rope_dot_product", "printed", "frequency", value=0.18),
+        {"experiment/rope_dot_product"} | PAGE,
+    ),
+    "two numbers of an experiment swapped": (
+        swap("experiment", "rope_dot_product", "printed", one="m", other="n"),
+        {"experiment/rope_dot_product"} | PAGE,
+    ),
+    "the other experiment": (
+        put("experiment", "blocked_softmax", "printed", "scores", value=[1000, 1001, 999, 1003]),
+        {"experiment/blocked_softmax"} | PAGE,
+    ),
+    "a timing": (put("timing", "norms", "repeats", value=4), {"timing/norms"} | PAGE),
+    "the page's setting": (put("report", "whatif", "model", value="modern"), PAGE),
+    # nothing
+    "the order of all keys": (reversed_config, set()),
+    "a comment in the config": (append("config.yaml", "\n# a remark\n"), set()),
+    "2.0 for 2": (put("verification", "embedding_lookup", "seed", value=0.0), set()),
+    "a comment in a module": (append("src/transformer_ledger/formulas/matmul.py", "\n# a remark\n"), set()),
+    "a touched module": (lambda folder: (folder / "src/transformer_ledger/tables.py").touch(), set()),
+    # sources
+    "a formula of the cache": (
+        code("formulas/kv_cache"),
+        ledgers("kv_cache", "fit", "agreement")
+        | {"verification/grouped_query", "verification/training_state"}
+        | CLAIMS,
+    ),
+    "a ledger": (code("ledger/training_compute"), ledgers("training_compute") | PAGE),
+    "the executed decoder's counting": (
+        code("executed/count"),
+        EXECUTIONS
+        | ledgers(*LEDGERS)
+        | READ_EXECUTIONS
+        | {f"verification/{name}" for name in ("gated_feedforward", "matmul_scaling", "teaching_parameters")}
+        | CLAIMS,
+    ),
+    "a verification": (code("verification/embedding_lookup"), {"verification/embedding_lookup"} | CLAIMS),
+    "an experiment that a verification uses": (
+        code("experiment/rope_dot_product"),
+        {"experiment/rope_dot_product", "verification/rope_algebra"} | CLAIMS,
+    ),
+    "the reference decoder": (code("reference/decoder"), NUMERICS | CLAIMS),
+    "a claim's words": (code("claims/text_a"), CLAIMS),
+    "the verdicts' rule": (code("claims/claim"), CLAIMS),
+    "the pictures": (code("report/pictures"), PAGE),
+    "the summary": (code("summary"), PAGE),
+    "the provenance": (code("provenance"), TAIL),
+    # the page's parts
+    "the template": (append("src/transformer_ledger/report/page.html.j2", "<!-- -->\n"), PAGE),
+    "the style sheet": (append("src/transformer_ledger/report/style.css", "\n"), PAGE),
+    "the script": (append("src/transformer_ledger/report/script.js", "\n"), PAGE),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_reruns_what_depends_on_it_and_nothing_else(project, name):
+    edit, expected = EDITS[name]
+    files = [project / "config.yaml", *(project / "resources").rglob("*.json"), *(project / "src").rglob("*.*")]
+    before = {
+        path: (path.read_bytes(), path.stat()) for path in files if path.is_file() and "__pycache__" not in path.parts
+    }
+    try:
+        edit(project)
+        assert dry(project) == expected
+    finally:
+        for path, (content, status) in before.items():
+            if path.read_bytes() != content or path.stat().st_mtime_ns != status.st_mtime_ns:
+                path.write_bytes(content)
+                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -218,7 +218,8 @@ def test_head_count_heads_without_effect(monkeypatch: pytest.MonkeyPatch) -> Non
     right = decoder.attention
 
     def wrong(x: Any, weights: Any, own: Any, *rest: Any) -> tuple[Any, Any]:
-        return right(x, weights, type(own)(1, 1, own.heads * own.head_dim), *rest)
+        joined, pattern = right(x, weights, type(own)(1, 1, own.heads * own.head_dim), *rest)
+        return joined, pattern[..., [0] * own.heads, :, :]
 
     monkeypatch.setattr(decoder, "attention", wrong)
     architecture = SETTINGS["head_count"]["architecture"] | {"positions": "none"}

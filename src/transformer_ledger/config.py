@@ -1,7 +1,7 @@
 """The checked config: what Snakemake merged, held against the schema, with every problem named by file, line and key.
 
-The schema, `workflow/schemas/config.schema.yaml`, says which keys there are, their types, ranges and defaults. Here is what
-it cannot say (names that refer to other names, keys that must fit each other) and how a problem is worded.
+The schema, `workflow/schemas/config.schema.yaml`, says which keys there are, their types, ranges and defaults. Here is
+what it cannot say (names that refer to other names, keys that must fit each other) and how a problem is worded.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ def _walk(
     above = above | {id(node)}
     if isinstance(node, yaml.ScalarNode):
         if node.tag.endswith(":int") and _OLD_INTEGER.fullmatch(node.value):
-            value = loader.construct_object(node)
-            problems.append((line, f"{dotted(key)}: {node.value} means {value} in YAML 1.1; write the number meant plainly"))
+            meant = f"{node.value} means {loader.construct_object(node)} in YAML 1.1"
+            problems.append((line, f"{dotted(key)}: {meant}; write the number meant plainly"))
         return
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
@@ -369,10 +369,11 @@ def allowed(part: Schema) -> str:
 
 
 def _nearest(name: Any, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None where none is alike."""
-    known = list(known)
-    folded = {item.lower(): item for item in reversed(known)}
-    found = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    """The known name most like `name`, or the first that begins with it, or None."""
+    folded = {item.lower(): item for item in reversed(list(known))}
+    text = str(name).lower()
+    found = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
+    found += [item for item in reversed(folded) if len(text) > 2 and item.startswith(text)]
     return folded[found[0]] if found else None
 
 

@@ -264,6 +264,103 @@ TABLES: dict[str, tuple[Column, ...]] = {
         denominator | float64 | | a: sum of exp(score − m) so far
         numerator | float64 | | o: sum of exp(score − m) · value so far
     """),
+    "study/loss": _columns(f"""
+        {_MODEL}
+        step | int64 | | optimiser steps done
+        tokens | int64 | token | predictions trained on so far
+        learning_rate | float64 | | of the step just done
+        split | string | | training (mean of the batches since the row before) or held-out (sequences that no step saw)
+        source | string | | markov (second-order source), recall (associative recall) or both
+        loss | float64 | nat/token | mean of −ln p
+        floor | float64 | nat/token | entropy of what is predicted: no model has a lower expected loss
+        source_loss | float64 | nat/token | loss of the true source on the very same held-out tokens
+        excess | float64 | nat/token | loss minus source_loss, free of the sample's own luck
+    """),
+    "study/classification": _columns("""
+        change | string | | what was changed in the one trained checkpoint
+        stated | string | | function or schedule as text B has it, empty where it names no such change
+        control | bool | | no change at all, or a change that must be seen
+        logit_change | float64 | | largest change over all held-out logits
+        bounded_change | float64 | | among the logits that have a bound, the change nearest to it
+        bound | float64 | | rounding bounds of both forms for that logit
+        change_to_bound | float64 | | bounded_change / bound: above 1 the function has changed
+        score_change | float64 | | the same for the first layer's attention scores, null where a form makes no such tensor
+        score_bound | float64 | | rounding bounds of both forms for that score
+        loss_before | float64 | nat/token | held-out loss of the form before
+        loss_change | float64 | nat/token | held-out loss after minus before
+        loss_change_low | float64 | nat/token | lower end of the interval of loss_change, sequences drawn anew
+        loss_change_high | float64 | nat/token | upper end
+        decided | string | | function, schedule or nothing, from bounded_change, schedule and storage alone
+        expression | bool | | a logit moved beyond its bound: another mathematical expression
+        sharing | bool | | another number of query heads shares a key/value head
+        activation | bool | | other activation functions ran
+        storage | bool | | other bytes of weights, of cache, or of tensors made on the way
+        schedule | bool | | other operations, or other shapes, ran
+        parameters | int64 | parameter | after the change
+        parameters_changed | int64 | parameter | new, gone or of another value
+        parameter_bytes_change | int64 | byte | stored weights, after minus before
+        cache_bytes_change | int64 | byte | kept behind the last token, after minus before
+        made_bytes_change | int64 | byte | all tensors made during one pass, after minus before
+        loads_as_is | bool | | the old checkpoint loads strictly: every name there, every shape right
+        retraining_needed | bool | | the held-out loss rose by more than its interval reaches
+    """),
+    "study/attention": _columns("""
+        case | string | | shapes, mask and grouping
+        length | int64 | token | queries, and keys
+        dtype | string | | of inputs and outputs
+        logits | string | | ordinary or peaky (scores so many times larger)
+        method | string | | naive, blocked (ours) or fused (torch's kernel)
+        tensor | string | | output, dq, dk or dv
+        relative_rms_error | float64 | | root mean square distance from fp64, over the root mean square of the fp64 values
+        largest_error | float64 | | largest distance from fp64
+        largest_value | float64 | | largest fp64 value
+        ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel
+    """),
+    "study/extension": _columns("""
+        variant | string | | base, rope, gqa, rmsnorm, gated or modern (all four)
+        budget | string | | parameters (as many as the base), compute (as many training FLOPs) or up-training (old weights converted, then trained on)
+        seeds | int64 | | trainings, each of its own seed
+        d_ff | int64 | component | feed-forward width that the budget leaves
+        parameters | int64 | parameter | trained
+        parameter_change | int64 | parameter | against the base
+        steps | int64 | | optimiser steps
+        tokens | int64 | token | predictions trained on
+        flops | decimal128(38,0) | FLOP | of the whole training, matrix products, full convention
+        flops_change | decimal128(38,0) | FLOP | against the base's
+        cache_bytes | int64 | byte | keys and values of one sequence of the training length, in bf16
+        cache_bytes_change | int64 | byte | against the base
+        checkpoint_parameters | int64 | parameter | that the old checkpoint fills as they are: same name, same shape
+        programme | string | | the training programme in words
+        floor | float64 | nat/token | entropy of what is predicted
+        loss | float64 | nat/token | mean held-out loss over the seeds
+        excess | float64 | nat/token | the same minus the true source's loss on the same tokens
+        excess_low | float64 | nat/token | lower end of its interval over the seeds
+        excess_high | float64 | nat/token | upper end
+        spread | float64 | nat/token | standard deviation over the seeds
+        excess_change | float64 | nat/token | against the base of the same budget, seed by seed
+        excess_change_low | float64 | nat/token | lower end of its interval over the seeds
+        excess_change_high | float64 | nat/token | upper end
+        distinguishable | bool | | the interval of excess_change leaves 0 out; otherwise it is smaller than the spread of the seeds lets one see
+    """),
+    "study/extension_tensors": _columns("""
+        variant | string | | as in study/extension, at the budget of equal parameters
+        tensor | string | | name in the model
+        status | string | | same (name and shape), reshaped, new or gone
+        old_shape | string | | in the base, empty where new
+        new_shape | string | | in the variant, empty where gone
+        parameters_before | int64 | parameter | in the base
+        parameters_after | int64 | parameter | in the variant
+    """),
+    "study/extension_runs": _columns("""
+        variant | string | | as in study/extension
+        budget | string | | as in study/extension
+        seed | int64 | | of initial weights and batches
+        source | string | | markov or recall
+        loss | float64 | nat/token | held-out, at the end
+        floor | float64 | nat/token | entropy of what is predicted
+        source_loss | float64 | nat/token | loss of the true source on the same tokens
+        excess | float64 | nat/token | loss minus source_loss
+    """),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +15,10 @@ CLAIMS: tuple[Claim, ...] = text_a.CLAIMS + text_b.CLAIMS
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    """A case's measured value as text: exact integers grouped, floats to six digits, with the unit."""
+    """A case's measured value as text: exact integers grouped, long ones and floats to six digits, with the unit."""
     exact, unit = row["measured_exact"], row["unit"]
     if exact is not None and "/" not in exact:
-        text = f"{int(exact):,}"
+        text = f"{int(exact):,}" if len(exact) <= 15 else f"{Decimal(exact).normalize():.6g}"
     elif exact is not None and len(exact) <= 12:
         text = exact
     else:

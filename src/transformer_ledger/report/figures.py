@@ -313,7 +313,7 @@ def _margins(name: str, rows: Rows, group: str) -> Markup | None:
         f"Each of {len(points):,} cases as a dot: its error divided by the bound computed beforehand, by precision. "
         f"The largest is {short(largest, 3)}; a case outside its bound would lie right of 1.",
         points,
-        x_label="error / bound (zero drawn at the left edge)",
+        x_label=f"error / bound ({short(pictures.FLOOR, 1)} and less at the left edge)",
         limit=1,
         groups=groups,
     )

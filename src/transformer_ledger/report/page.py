@@ -477,7 +477,7 @@ def compute(
         "cases": cases_data(verification, report.get("cases_per_claim", 200)),
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
         "whatif": {
-            "models": whatif.starting_points(models),
+            "models": whatif.starting_points(models, training_runs),
             "recipes": list(recipes),
             "dtypes": whatif.dtypes(list(cache_dtypes or [])),
             "start": start,

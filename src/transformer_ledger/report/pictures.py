@@ -340,6 +340,10 @@ def panels(
         return svg(figure, name, title, description)
 
 
+FLOOR = 1e-6
+"""Smallest share of the limit that a strip chart tells apart; what lies below is drawn there."""
+
+
 def dots(
     name: str,
     title: str,
@@ -357,7 +361,7 @@ def dots(
         figure = Figure(figsize=(6.6, height))
         axes = figure.add_axes((0.2, 0.5 / height, 0.77, 1 - 0.78 / height))
         axes.set_xscale("log")
-        floor = min([value for _, value, _ in rows if value > 0], default=limit / 10) / 3
+        floor = limit * FLOOR
         for index, group in enumerate(groups):
             own = [(max(value, floor), labels.index(label)) for label, value, member in rows if member == group]
             if not own:

@@ -350,12 +350,14 @@
     found.error = [N - found.rule[0], N];
     found.weights = [N * weightAbove, weightBelow];
     for (const [name, formula] of Object.entries(FORMULAS.recipes[state.recipe])) found[`state_${name}`] = formula({ N, n, G });
+    found.train_rough = FORMULAS.rules.rule_flops({ N: found.rule[0], D });
     found.train_rule = FORMULAS.rules.rule_flops({ N: active, D });
     found.train_exact = FORMULAS.rules.exact_flops({ F: found.train[0], D, T });
     const seconds = ([F, one]) => {
       const [above, below] = FORMULAS.rules.seconds({ F, G, R });
       return [above, below * one];
     };
+    found.seconds_rough = seconds(found.train_rough);
     found.seconds_rule = seconds(found.train_rule);
     found.seconds_exact = seconds(found.train_exact);
     return found;
@@ -451,9 +453,9 @@
     );
 
     const own = (name) => {
-      const { sizes, context } = models[name];
+      const { sizes, context, run } = models[name];
       const out = { ...defaults, T: BigInt(Math.min(context, 4096)), dtype: "bf16", cache: "bf16", recipe: recipes[0] };
-      for (const [size, value] of Object.entries(sizes)) out[size] = BigInt(value);
+      for (const [size, value] of Object.entries({ ...sizes, ...run })) out[size] = BigInt(value);
       return out;
     };
     const load = (model, changes = {}) => {
@@ -547,6 +549,7 @@
     };
     const day = ([above, below]) => [above, below * 86400n];
 
+    const glance = form.querySelector(".glance");
     const report = (lines) => results.replaceChildren(...lines.map((line) => element("p", { class: "problem" }, line)));
     const update = () => {
       const wrong = problems();
@@ -579,15 +582,18 @@
         ["Work", [
           [`forward, ${grouped(state.B)} × ${grouped(state.T)} tokens`, node(found.prefill, "FLOP")],
           ["one token more for each sequence", node(found.decode, "FLOP")],
-          ["training, 6ND", node(found.train_rule, "FLOP", 4)],
+          ["training, 6ND with N by the rule", node(found.train_rough, "FLOP", 4)],
+          ["training, 6ND with the exact N in use", node(found.train_rule, "FLOP", 4)],
           [`training, exact at ${grouped(state.T)} tokens a sequence`, node(found.train_exact, "FLOP", 4)],
-          ["6ND / exact", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)],
+          ["exact 6ND / exact", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)],
         ]],
         ["Time to train it", [
-          ["by 6ND", node(day(found.seconds_rule), "days", 4)],
+          ["by 6ND with N by the rule", node(day(found.seconds_rough), "days", 4)],
+          ["by 6ND with the exact N", node(day(found.seconds_rule), "days", 4)],
           ["by the exact count", node(day(found.seconds_exact), "days", 4)],
         ]],
       ];
+      glance.textContent = `${short(String(N), 4)} parameters · rule ${percentage} % off · cache ${bytes(found.cache).firstChild.textContent}`;
       results.replaceChildren(
         ...soft.map((line) => element("p", { class: "problem" }, line)),
         ...groups.flatMap(([heading, rows]) => [

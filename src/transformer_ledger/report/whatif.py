@@ -186,16 +186,21 @@ def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) 
     )
 
 
-def starting_points(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the calculator starts from: each model's label, sizes, context and constraints."""
+RUN_KEYS = {"D": "tokens", "G": "devices", "R": "flops_per_second_per_device"}
+
+
+def starting_points(models: Mapping[str, Mapping[str, Any]], runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the calculator starts from: each model's label, sizes, context, constraints and first training run."""
     points = {}
     for name, model in models.items():
         spec = ModelSpec.from_json(model["spec"])
         own = sizes(spec)
+        run: Mapping[str, Any] = next((run for run in runs.values() if run.get("model") == name), {})
         points[name] = {
             "label": model.get("label") or name,
             "sizes": own,
             "context": spec.context,
+            "run": {symbol: str(int(run[key])) for symbol, key in RUN_KEYS.items() if run.get(key)},
             "follows": "d_h" in own and own["d_h"] * own["h"] == own["d"],
             "rotary": spec.positions == "rope",
             "others": sum(count for count, kind in spec.kinds() if kind != _main(spec)),

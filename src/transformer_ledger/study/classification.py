@@ -35,7 +35,7 @@ from transformer_ledger.study.source import KINDS
 
 Weights = dict[str, Tensor]
 ACTIVATIONS = ("gelu", "silu", "relu", "sigmoid", "tanh")  # operations that are an activation function
-MADE_BY_HAND = "fp64"  # arithmetic of every form but those that name another
+ARITHMETIC = "fp64"  # of every form but those that name another: the finest bound
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Form:
     spec: ModelSpec
     weights: Weights
     attend: Callable[..., Tensor] | None = None  # in place of the dense form
-    dtype: str = MADE_BY_HAND  # of the arithmetic
+    dtype: str = ARITHMETIC  # of the arithmetic
+    stored: str = "fp32"  # dtype of the weights in storage
     cache: str | None = None  # dtype of the cache of a run token by token; None: all tokens at once
 
 
@@ -218,9 +219,9 @@ class Trace(TorchDispatchMode):
                     self.made_bytes += tensor.untyped_storage().nbytes()
         return result
 
-    def activations(self) -> list[str]:
-        """The activation functions run, in order."""
-        return [name for name, _ in self.operations if name.split(".")[1].rstrip("_") in ACTIVATIONS]
+    def activations(self) -> set[str]:
+        """The activation functions run."""
+        return {name.split(".")[1].rstrip("_") for name, _ in self.operations}.intersection(ACTIVATIONS)
 
 
 class BlockedRunning(Running):
@@ -232,8 +233,10 @@ class BlockedRunning(Running):
     def __init__(self, u: float, rescalings: int):
         super().__init__(u)
         self.extra = 2 * rescalings * (bounds.LIBRARY + 3)
+        self.scores: list[bounds.Bounded] = []  # of every layer, (h, T, T)
 
     def softmax(self, scores: Any, visible: Any) -> Any:
+        self.scores.append(scores)
         pattern = super().softmax(scores, visible)
         return bounds.Bounded(pattern.value, self.u, self.extra * self.u * np.abs(pattern.value), ((pattern, lambda g: g),))
 
@@ -248,11 +251,12 @@ def reference_weights(weights: Weights) -> dict[str, Any]:
     return out
 
 
-def rounding(form: Form, ids: Any, tokens: int, rescalings: int) -> bounds.Bounded:
-    """Logits (tokens,) of the last position of one sequence of ids, with the fp32 bound on their rounding."""
+def rounding(form: Form, ids: Any, tokens: int, rescalings: int) -> tuple[bounds.Bounded, bounds.Bounded]:
+    """Of the last position of one sequence of ids, with the fp32 bound on their rounding: the logits (tokens,), and the
+    first layer's attention scores (h, T)."""
     arithmetic = BlockedRunning(bounds.UNIT_ROUNDOFF["fp32"], rescalings)
     logits = reference.forward(form.spec, reference_weights(form.weights), ids, arithmetic, pairing="half-split")
-    return logits[-1, :tokens]
+    return logits[-1, :tokens], arithmetic.scores[0][:, -1]
 
 
 def in_fp64(bound: Any) -> Any:
@@ -286,10 +290,10 @@ def changes(checkpoint: Checkpoint, kv_heads: int, blocks: Mapping[str, int], se
             "schedule",
         ),
         Change("expanded → broadcast keys and values", dataclasses.replace(grouped, attend=expanded), grouped, "schedule"),
-        Change("no cache → cache", base, form(cache=MADE_BY_HAND), "schedule"),
+        Change("no cache → cache", base, form(cache=ARITHMETIC), "schedule"),
         Change("arithmetic fp64 → fp32", base, form(dtype="fp32")),
-        Change("weights stored in bf16", base, form(weights=stored_as(weights, "bf16"))),
-        Change("cache stored in bf16", form(cache=MADE_BY_HAND), form(cache="bf16")),
+        Change("weights stored in bf16", base, form(weights=stored_as(weights, "bf16"), stored="bf16")),
+        Change("cache stored in bf16", form(cache=ARITHMETIC), form(cache="bf16")),
         Change("blocks averaged, not merged", base, form(attend=averaged(cut)), "function", control=True),
     ]
 
@@ -328,35 +332,57 @@ class Bench:
         self.rescalings = -(-tokens // blocks["keys"]) - 1
         self.known: dict[int, Any] = {}
 
-    def bound(self, form: Form) -> Any:
-        """(sequences, used) fp32 rounding bounds of all logits compared."""
-        if id(form.weights) not in self.known:
-            rows = [rounding(form, ids, self.used, self.rescalings).error for ids in self.bounded]
-            self.known[id(form.weights)] = np.stack(rows)
-        return self.known[id(form.weights)]
+    def bound(self, form: Form, which: int = 0) -> Any:
+        """Rounding bounds of all logits compared, (sequences, used), or, with which = 1, of the scores, (sequences, h, T)."""
+        key = id(form.weights), which
+        if key not in self.known:
+            rows = [rounding(form, ids, self.used, self.rescalings)[which].error for ids in self.bounded]
+            self.known[key] = form, np.stack(rows)  # the form stays alive, and with it the id
+        bound = self.known[key][1]
+        return bound if form.dtype == "fp32" else in_fp64(bound)
 
     def one_bound(self, form: Form, entry: tuple[int, int]) -> float:
         """The same of one logit."""
         sequence, token = entry
-        return float(rounding(form, self.bounded[sequence], self.used, self.rescalings)[token].error)
+        bound = float(rounding(form, self.bounded[sequence], self.used, self.rescalings)[0][token].error)
+        return bound if form.dtype == "fp32" else float(in_fp64(bound))
 
-    def ratio(self, before: Form, after: Form) -> tuple[float, float, float]:
-        """The bounded logit that changed most against the bounds of both forms: change, bound, change over bound."""
+    def change(self, before: Form, after: Form) -> tuple[float, float]:
+        """The logit that changed most against the bounds of both forms: its change, and the two bounds together."""
         first, second = (run(form, build(form), self.bounded)[0][:, -1, : self.used].numpy() for form in (before, after))
-        change = np.abs(second - first)
+        moved = np.abs(second - first)
+        limit = self.bound(before)
+        sequence, token = (int(i) for i in np.unravel_index(np.argmax(moved / limit), moved.shape))
+        if before.weights is not after.weights or before.spec != after.spec:
+            # Another model: one logit beyond its bound decides, and spares the bounds of all.
+            both = float(limit[sequence, token]) + self.one_bound(after, (sequence, token))
+            if moved[sequence, token] > both:
+                return float(moved[sequence, token]), both
+        return bounds.nearest(moved, limit + self.bound(after))
 
-        def scaled(form: Form, bound: Any) -> Any:
-            return bound if form.dtype == "fp32" else in_fp64(bound)
+    def _scores(self, form: Form) -> Any:
+        """First layer's scores of the last position, (sequences, h, T); None where the form makes no such tensor."""
+        if form.cache:
+            return None
+        model, seen = build(form), []
+        model.layers[0].attention.scores.register_forward_hook(lambda module, inputs, output: seen.append(output))
+        run(form, model, self.bounded)
+        if not seen:
+            return None
+        tokens = self.bounded.shape[1]
+        return seen[0].double().view(len(self.bounded), -1, tokens, tokens)[:, :, -1].numpy()
 
-        limit = scaled(before, self.bound(before))
-        if before.weights is after.weights and before.spec == after.spec:
-            limit = limit + scaled(after, self.bound(after))
-            entry = np.unravel_index(np.argmax(change / limit), change.shape)
-            most = float(limit[entry])
-        else:  # the other model's bound is wanted where it decides
-            entry = np.unravel_index(np.argmax(change / limit), change.shape)
-            most = float(limit[entry]) + float(scaled(after, self.one_bound(after, (int(entry[0]), int(entry[1])))))
-        return float(change[entry]), most, float(change[entry]) / most
+    def score_change(self, before: Form, after: Form) -> tuple[float | None, float | None]:
+        """The same of the scores, which the last position may all see; None where a form makes no such tensor."""
+        first, second = self._scores(before), self._scores(after)
+        if first is None or second is None:
+            return None, None
+        return bounds.nearest(second - first, self.bound(before, 1) + self.bound(after, 1))
+
+
+def sequence_losses(form: Form, ids: Any) -> Any:
+    """Mean loss of each sequence of `ids` (B, T + 1): (B,), in nats a token."""
+    return _losses(run(form, build(form), ids[:, :-1])[0], ids)
 
 
 def _losses(logits: Tensor, ids: Any) -> Any:
@@ -388,12 +414,13 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
     for change in found:
         before, after = change.before, change.after
         (old, old_loss), (new, new_loss) = whole(before), whole(after)
-        moved, bound, ratio = bench.ratio(before, after)
+        moved, bound = bench.change(before, after)
+        scores, score_bound = bench.score_change(before, after)
         (old_trace, old_kept), (new_trace, new_kept) = (_traced(form, bench.bounded) for form in (before, after))
-        parameter_bytes = [sum(t.numel() * DTYPES[f.dtype].itemsize for t in f.weights.values()) for f in (before, after)]
+        parameter_bytes = [sum(t.numel() * DTYPES[f.stored].itemsize for t in f.weights.values()) for f in (before, after)]
         others = old_trace.operations != new_trace.operations
         storage = (parameter_bytes[0], old_kept, old_trace.made_bytes) != (parameter_bytes[1], new_kept, new_trace.made_bytes)
-        function = ratio > 1
+        function = moved > bound
         low, high = bounds.mean_interval(new_loss - old_loss, confidence)
         out.append(
             {
@@ -403,7 +430,9 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
                 "logit_change": float((new - old).abs().max()),
                 "bounded_change": moved,
                 "bound": bound,
-                "change_to_bound": ratio,
+                "change_to_bound": moved / bound,
+                "score_change": scores,
+                "score_bound": score_bound,
                 "loss_before": float(old_loss.mean()),
                 "loss_change": float((new_loss - old_loss).mean()),
                 "loss_change_low": low,
