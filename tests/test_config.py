@@ -21,6 +21,7 @@ from transformer_ledger.ledger.storage import BITS
 from transformer_ledger.ledger.training_state import OPTIMIZERS
 
 ROOT = Path(__file__).parents[1]
+SHIPPED = yaml.safe_load((ROOT / "config.yaml").read_text())
 # A decoder in one line each, so that a test changes one key: models.b.architecture.layers stands in line 4.
 ARCHITECTURE = {
     "layers": 2,
@@ -142,16 +143,25 @@ def test_quantities_name_their_unit():
             assert re.search(r"\[[a-z/ ]+\]", part["description"]), path
 
 
-@pytest.mark.parametrize("kind", ["verification", "experiment", "timing"])
-def test_settings_are_the_parameters_of_the_module(kind):
+@pytest.mark.parametrize(
+    ("kind", "helpers"),
+    [
+        ("verification", set()),
+        ("experiment", set()),
+        ("timing", {"machine"}),
+        ("study", {"source", "training"}),
+    ],
+)
+def test_settings_are_the_parameters_of_the_module(kind, helpers):
     described = config.schema()["properties"][kind]["properties"]
-    shipped = yaml.safe_load((ROOT / "config.yaml").read_text())[kind]
-    modules = {path.stem for path in (ROOT / "src/transformer_ledger" / kind).glob("*.py")} - {"__init__", "machine"}
-    assert set(described) == set(shipped) == modules
-    tables = {"execution", "verification", "ledger", "experiment", "claims", "timing", "study"}
+    modules = {path.stem for path in (ROOT / "src/transformer_ledger" / kind).glob("*.py")} - {"__init__"} - helpers
+    assert set(described) == modules
+    assert set(SHIPPED.get(kind, {})) <= modules
+    # Tables and files that a job reads come beside its settings.
+    read = {"execution", "verification", "ledger", "experiment", "claims", "timing", "study", "checkpoint"}
     for name, part in described.items():
         parameters = inspect.signature(import_module(f"transformer_ledger.{kind}.{name}").compute).parameters
-        assert set(part["properties"]) == set(parameters) - tables, f"{kind}.{name}"
+        assert set(part["properties"]) == set(parameters) - read, f"{kind}.{name}"
 
 
 def test_names_that_the_code_knows_are_those_of_the_schema():
@@ -389,7 +399,6 @@ def test_a_misspelt_key_is_not_also_missing(problems):
     assert problems(text) == [f"over.yaml:4: {LAYERS}.layerz: unknown key (did you mean 'layers'?)"]
 
 
-SHIPPED = yaml.safe_load((ROOT / "config.yaml").read_text())
 NAME = "up to 100 letters, digits, dots, underscores and hyphens, first a letter or digit (a label may be any text)"
 DTYPE = "fp64, fp32, bf16, fp16, fp8, int8, int4, int2, or an integer type with a group size as int4-g64"
 ONE = "exactly one of architecture, hf_config (null leaves one out)"
@@ -535,6 +544,10 @@ WRONG_ARGUMENTS = [
     ("foo=1", "foo", f"unknown key; allowed: {', '.join(config.schema()['properties'])}"),
     ("models=5", "models", "5 is not a mapping; allowed: a mapping"),
     ("models={b: {layers: 33}}", "models.b.layers", "unknown key (did you mean 'architecture.layers'?)"),
+    ("report={titel:x}", "report['titel:x']", "unknown key (did you mean 'title'?)"),
+    ("models={gpt2:null}", "models['gpt2:null']", "nothing of this name to leave out (did you mean 'gpt2'?)"),
+    ("models={gtp2: null}", "models.gtp2", "nothing of this name to leave out (did you mean 'gpt2'?)"),
+    ("verification={norm: null}", "verification.norm", "unknown key (did you mean 'norms'?)"),
     (
         "workloads={b1-t512: {batch: 0}}",
         "workloads.b1-t512.batch",
@@ -657,3 +670,51 @@ def test_snakemake_shows_the_message_and_no_traceback(tmp_path):
         assert done.returncode != 0
         assert all(text.count(message) == 1 for message in messages), text
         assert "Traceback" not in text
+
+
+WEIRD = (
+    None,
+    True,
+    -1,
+    0,
+    2.5,
+    10**30,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "010",
+    "\n",
+    [],
+    [[]],
+    [None],
+    {},
+    {"a": {}},
+)
+
+
+def test_whatever_is_broken_gives_a_message_or_a_config():
+    """Each value of the config replaced by something else: a clear message or a config, never another exception."""
+
+    def places(value, path=()):
+        if path:
+            yield path
+        for key, item in (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        ):
+            yield from places(item, (*path, key))
+
+    messages = []
+    every = list(places(SHIPPED))[::11]
+    for number, path in enumerate(every):
+        broken = copy.deepcopy(SHIPPED)
+        inner = broken
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = WEIRD[number % len(WEIRD)]
+        try:
+            jobs.canonical(config.load(broken, [ROOT / "config.yaml"]))
+        except ConfigError as error:
+            messages += str(error).split("\n")
+    assert len(messages) > len(every) / 2
+    assert all(re.match(r"\S+:\d+: \S+: \S", line) for line in messages)

@@ -5,7 +5,7 @@ import pytest
 from transformer_ledger import fingerprint
 
 
-@pytest.fixture()
+@pytest.fixture
 def tree(tmp_path, monkeypatch):
     for name, text in {
         "a": "from transformer_ledger import b\n",

@@ -215,3 +215,9 @@ def test_training_learns_and_leaves_the_weights_alone() -> None:
     assert loss(trained) < 0.5 * loss(weights)
     again = train(spec, weights, ids, steps=40, **options)
     assert all(differing(trained[name], again[name]) == 0 for name in trained)
+
+
+def test_nearest_entry_to_its_bound() -> None:
+    assert bounds.nearest([1.0, -3.0, 0.0], [2.0, 10.0, 0.0]) == (1.0, 2.0)
+    assert bounds.nearest([0.0, 1e-300], [1.0, 0.0]) == (1e-300, 0.0)  # a difference where none is allowed
+    assert np.isnan(bounds.nearest([0.0, np.nan], [1.0, 1.0])[0])

@@ -93,3 +93,12 @@ def test_degrees():
 def test_a_name_outside_the_notation_is_an_error():
     with pytest.raises(KeyError):
         symbolic.expression(lambda nonsense: nonsense)
+
+
+def test_a_polynomial_is_arranged_for_reading_and_stays_itself():
+    L, d, f, V = map(symbolic.symbol, ("L", "d", "f", "V"))
+    made = symbolic.arranged(d + L * (2 * d + 3 * d * f + 4 * d**2) + 2 * V * d, "L")
+    assert symbolic.latex(made) == "{L} \\left(3 {d} {f} + 4 {d}^{2} + 2 {d}\\right) + 2 {V} {d} + {d}"
+    assert sympy.expand(made.doit() - (d + L * (2 * d + 3 * d * f + 4 * d**2) + 2 * V * d)) == 0
+    with pytest.raises(ValueError, match="not linear in L"):
+        symbolic.arranged(L**2 * d, "L")

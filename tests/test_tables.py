@@ -1,7 +1,11 @@
 """Tables: exact integers, atomic writes, damage noticed, and the data dictionary held against the schemas."""
 
 import json
+import math
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -41,6 +45,37 @@ def test_wrong_values_are_refused_and_leave_nothing(tmp_path, change, message):
     assert not list(tmp_path.iterdir())
 
 
+def test_every_type_comes_back_with_its_nulls(tmp_path):
+    rows = [
+        {"model": "né — ∞", "component": "", "bias": True, "parameters": -(2**63), "copies": 2**63 - 1},
+        {"model": None, "component": "x", "bias": None, "parameters": None, "copies": 0},
+        {"model": "", "component": None, "bias": False, "parameters": 0, "copies": None},
+    ] * 7
+    tables.write(tmp_path / "t.parquet", "ledger/parameters", rows, {})
+    for read, wrote in zip(tables.read(tmp_path / "t.parquet", "ledger/parameters"), rows, strict=True):
+        assert {key: read[key] for key in wrote} == wrote
+    big = [{"flops_6nd": sign * (10**38 - 1), "days": value} for sign in (1, -1) for value in (0.1, math.inf, -0.0)]
+    tables.write(tmp_path / "u.parquet", "ledger/training_compute", big, {})
+    read = tables.read(tmp_path / "u.parquet")
+    assert [(row["flops_6nd"], repr(row["days"])) for row in read] == [
+        (row["flops_6nd"], repr(row["days"])) for row in big
+    ]
+    tables.write(tmp_path / "v.parquet", "claims", [], {})
+    assert tables.read(tmp_path / "v.parquet", "claims") == []
+
+
+def test_a_job_does_not_import_pandas():
+    code = """if True:
+        import sys, tempfile
+        from transformer_ledger import tables
+        path = tempfile.mkdtemp() + "/t.parquet"
+        tables.write(path, "claims", [{"claim": "A1.1", "surprise": False}], {})
+        tables.read(path, "claims")
+        sys.exit("pandas" in sys.modules)"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
 def test_two_writes_are_the_same_bytes(tmp_path):
     for name, metadata in (("a", {"x": 1, "y": 2}), ("b", {"y": 2, "x": 1})):
         tables.write(tmp_path / name, "ledger/training_compute", [COMPUTE] * 50, metadata)
@@ -62,7 +97,8 @@ def test_no_flipped_byte_reads_back_as_another_value(tmp_path):
             assert tables.read(path, "ledger/training_compute") == right
         except tables.TableError as error:
             noticed += 1
-            assert "delete it and run snakemake again" in str(error)
+
+            assert "delete it and run snakemake again" in str(error)  # noqa: PT017
     assert noticed > 50  # the others hit bytes that carry no value (statistics, padding)
 
 

@@ -13,7 +13,7 @@ from transformer_ledger import tables
 MINIMAL = ("--configfile", "config.minimal.yaml")
 
 
-@pytest.fixture()
+@pytest.fixture
 def project(finished, tmp_path) -> Path:
     folder = tmp_path / "project"
     shutil.copytree(finished, folder)

@@ -16,7 +16,6 @@ from typing import Any
 
 from transformer_ledger import tables
 
-
 KINDS = ("execution", "ledger", "verification", "experiment", "timing", "claims")
 
 

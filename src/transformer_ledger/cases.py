@@ -104,7 +104,7 @@ def case(
 
 
 def differing(a: Any, b: Any) -> int:
-    """Number of entries of two equally shaped floating arrays whose bits differ (sign of zero and NaN payload included)."""
+    """Entries of two equally shaped floating arrays whose bits differ (sign of zero, NaN payload)."""
     import numpy as np
 
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)

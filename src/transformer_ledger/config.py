@@ -88,6 +88,15 @@ class _Sources:
             value = value[part]
         return bool(key)
 
+    def only_on_command_line(self, key: Key) -> bool:
+        """Whether the command line sets `key` and no file does."""
+        return self._on_command_line(key) and not any(key in places for places in self.files)
+
+    def names(self, key: Key) -> list[str]:
+        """The keys that the files give the mapping at `key`."""
+        below = [place[len(key)] for places in self.files for place in places if place[: len(key)] == key != place]
+        return [str(name) for name in dict.fromkeys(below)]
+
     def find(self, key: Key) -> tuple[int, Place] | None:
         """Number of the source that has the last word on `key`, and the place; None where it is the command line."""
         if self._on_command_line(key):
@@ -279,12 +288,17 @@ def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
     types = _types(part)
     if isinstance(value, Mapping) and "object" in types:
         kept = {}
-        for name, item in value.items():
+        for name, item in ((str(name), item) for name, item in value.items()):
             below = (*key, name)
             if isinstance(item, str) and item in _NULLS and problems.sources.find(below) is None:
                 item = None  # --config 'models={gpt2: null}' arrives as the text null
             if item is not None:
                 kept[name] = _normal(item, _child(part, name), below, problems)
+            elif name not in part.get("properties", {}) and not part.get("additionalProperties", False):
+                kept[name] = None  # left for the schema to refuse
+            elif problems.sources.only_on_command_line(below):
+                others = problems.sources.names(key)
+                problems.add(below, f"nothing of this name to leave out{_named(name, others)}")
         for name in part.get("properties", {}):
             child = _child(part, name)
             if name not in kept and "default" in child:
@@ -501,7 +515,7 @@ def _follow(value: Any, part: Schema, key: Key, names: Mapping[str, _Names], pro
 def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problems: _Problems) -> None:
     """Follow the names of models and runs; what cannot do without one that is set to null is left out with it."""
     names = {name: _Names(config[name], removed[name]) for name in ("models", "training_runs")}
-    for section in ("training_runs", "verification", "experiment", "timing", "report"):
+    for section in [name for name in schema()["properties"] if name != "models"]:
         before = config[section]
         config[section] = _follow(before, _child(schema(), section), (section,), names, problems)
         if section in names:

@@ -1,7 +1,8 @@
 """What a job's code is: a hash over the syntax trees of every module it imports, and the packages those import.
 
-Snakemake sees files named as inputs, not what Python imports. A hash of syntax trees changes when code changes and stays
-when a comment, a blank line or a time stamp does, so an edit reruns the jobs that import the edited module and no others.
+Snakemake sees files named as inputs, not what Python imports. A hash of syntax trees changes when code changes and
+stays when a comment, a blank line or a time stamp does, so an edit reruns the jobs that import the edited module and
+no others.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformer_ledger import fingerprint
+from transformer_ledger.model import ModelSpec
+from transformer_ledger.shrunken import public
 
 MAIN = f"{fingerprint.PACKAGE}.__main__"
 ALIASES = {"experiment/blocked_softmax_states": "experiment/blocked_softmax"}  # a second output of one job
@@ -73,6 +75,7 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             "workloads": workloads_of(config, name),
             "recipes": config["recipes"],
             "cache_dtypes": config["cache_dtypes"],
+            "activations": config["activations"],
         }
     if job == "ledger/parameters":
         return {"models": _specs(config, every)}
@@ -86,6 +89,15 @@ def settings(config: Config, job: str) -> dict[str, Any]:
         }
     if job == "ledger/matmul":
         return {"models": _specs(config, every), "workloads": config["workloads"]}
+    if job == "ledger/activations":
+        specs = _specs(config, every)
+        known = {name: public(config["models"][name]["hf_config"], ModelSpec.from_json(specs[name])) for name in every}
+        return {
+            "models": specs,
+            "workloads": config["workloads"],
+            "activations": config["activations"],
+            "public": {name: family for name, family in known.items() if family},
+        }
     if job == "ledger/fit":
         shown = ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")
         return {"models": _specs(config, every), **{key: config[key] for key in shown}}
@@ -149,7 +161,7 @@ def inputs_of(config: Config, job: str) -> list[str]:
     return []
 
 
-LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "training_compute", "fit", "agreement")
+LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "activations", "training_compute", "fit", "agreement")
 
 
 def tables_of(config: Config) -> list[str]:

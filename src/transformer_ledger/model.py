@@ -67,7 +67,7 @@ class Feedforward:
 
 @dataclass(frozen=True)
 class Layer:
-    """One kind of layer. `norms` counts the d-wide norms of the layer: 2 sequential, 1 one-norm parallel, 4 sandwich."""
+    """One kind of layer. `norms` counts its d-wide norms: 2 sequential, 1 one-norm parallel, 4 sandwich."""
 
     attention: Attention
     feedforward: Feedforward

@@ -1,4 +1,4 @@
-"""Every symbol once: its name in the code, its LaTeX, its unit and its meaning. Formula parameters use these names only."""
+"""Every symbol once: its name in the code, its LaTeX, its unit and its meaning. Formulas use these names only."""
 
 from __future__ import annotations
 

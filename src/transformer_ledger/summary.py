@@ -12,7 +12,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def surprises(claims: Rows, verification: Mapping[str, Rows], ledger: Mapping[str, Rows]) -> list[str]:
-    """One line for each verdict other than the registered one, control that did not break and difference that is not 0."""
+    """One line for each unregistered verdict, each control that did not break and each ledger that differs."""
     found = [
         f"{row['claim']}: {row['verdict']} instead of {row['registered']} ({row['statement']})"
         for row in claims
@@ -54,7 +54,7 @@ def compute(
     lines = [
         "",
         "Transformer Ledger",
-        f"  {len(rows)} claims: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]),
+        f"  {len(rows)} claims: " + ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]),
         f"  {len(compared):,} ledger rows held against executed models, "
         f"{sum(row['difference'] != 0 for row in compared):,} differ",
         f"  {len(held):,} experiment cases, {sum(not row['holds'] for row in held):,} outside their bound",

@@ -59,6 +59,24 @@ def flat(expr: Any) -> Any:
         return expr.func(*args)
 
 
+def arranged(expr: Any, outer: str) -> Any:
+    """A polynomial for reading: what `outer` multiplies gathered in one factor, terms of high degree first.
+
+    Raises ValueError where `expr` is not linear in `outer`.
+    """
+    factor, expanded = symbol(outer), sympy.expand(expr)
+    parts = [expanded.coeff(factor, power) for power in (1, 0)]
+    if sympy.expand(parts[0] * factor + parts[1] - expanded) != 0:
+        raise ValueError(f"not linear in {outer}: {expr}")
+
+    def order(term: Any) -> tuple[int, str]:
+        return -sympy.Poly(term, *term.free_symbols).total_degree() if term.free_symbols else 0, str(term)
+
+    inside, outside = (sorted(sympy.Add.make_args(part), key=order) for part in parts)
+    with sympy.evaluate(False):
+        return flat(sympy.Add(factor * sympy.Add(*inside), *outside))
+
+
 def latex(expr: Any) -> str:
     """LaTeX of an expression, with the notation's symbols and its own order of terms."""
     names = {s: f"{{{SYMBOLS[s.name].latex}}}" for s in expr.free_symbols if s.name in SYMBOLS}

@@ -9,10 +9,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -94,11 +94,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "execution": _columns(f"""
         {_MODEL}
         implementation | string | | ours (our torch module) or transformers
-        quantity | string | | parameters, active_parameters, flops, cache_bytes or state_bytes
-        workload | string | | workload, empty where it plays no part
-        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state
-        component | string | | component of the ledger, or total
-        part | string | | further split: weight or bias, item and dtype of the state
+        quantity | string | | parameters, active_parameters, flops, cache_bytes, state_bytes or activation_bytes
+        workload | string | | workload, empty where it plays no part; small copy, for activations
+        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state; method of activations
+        component | string | | component of the ledger, or total; for activations layer 0, layer 1… (a kind), outside, logits or total
+        part | string | | further split: weight or bias, item and dtype of the state, dtype of activations
         value | decimal128(38,0) | see quantity | what was counted
     """),
     "ledger/parameters": _columns(f"""
@@ -169,6 +169,23 @@ TABLES: dict[str, tuple[Column, ...]] = {
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
     """),
+    "ledger/activations": _columns(f"""
+        {_MODEL}
+        workload | string | | name of the workload in the config, or small copy: the model with its sizes cut down, which really runs
+        batch | int64 | sequence | sequences processed together
+        context | int64 | token | tokens of each sequence
+        implementation | string | | ours (our torch module) or transformers (GPT-2, Llama and Qwen2 alone)
+        dtype | string | | type of weights and activations
+        method | string | | eager (the attention weights are kept) or fused (they are not); fused is left out where torch has no kernel: sinks, latent attention
+        checkpointed | bool | | each layer keeps its input alone and runs again on the way back
+        scope | string | | layer (one of a kind), outside (embedding, masks, angles, final norm, input of the head), logits (with the loss) or total
+        kind | int64 | | number of the kind of layer, from 0, in order of first appearance
+        layers | int64 | layer | layers of that kind; layers times bytes, added up with outside and logits, is the total
+        formula | string | | formulas of what is saved, printed from the functions that computed them, each with its number
+        bytes | int64 | byte | storages that autograd saves for the backward pass, each once, without parameters
+        executed_bytes | int64 | byte | the same of real tensors on the CPU (the small copy alone; null where nothing ran)
+        difference | int64 | byte | bytes minus executed_bytes
+    """),
     "ledger/fit": _columns(f"""
         {_MODEL}
         device | string | | name of the device in the config
@@ -186,7 +203,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         memory_bytes | int64 | byte | memory of one device
         available_bytes | int64 | byte | the same less the device's reserve, in which activations, work space, fragmentation and an engine's own needs must find room: none of them is counted
         bytes | int64 | byte | weights and cache, or the largest share of the training state, at the answer (of the weights alone where they do not fit)
-        bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer: above available_bytes where memory ends it
+        bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer (null below one): above available_bytes where memory ends it
     """),
     "ledger/agreement": _columns(f"""
         {_MODEL}
@@ -380,12 +397,30 @@ def _value(value: Any, column: Column, path: str) -> Any:
             raise TableError(f"{path}: column {column.name}: {value} does not fit int64")
         if column.type != "int64" and abs(value) >= 10**38:
             raise TableError(f"{path}: column {column.name}: {value} does not fit decimal128(38,0)")
-        return value if column.type == "int64" else Decimal(value)
+        return value
     if column.type == "float64":
         return float(value)
     if column.type == "bool":
         return bool(value)
     return str(value)
+
+
+def _array(values: list[Any], column: Column) -> pa.Array:
+    """Values as Arrow, laid out here: `pa.array` imports pandas as soon as it sees a Python list (0.3 s a job)."""
+    kind, count = column.type, len(values)
+    valid = np.packbits([value is not None for value in values], bitorder="little") if count else np.zeros(0, np.uint8)
+    buffers: list[Any]
+    if kind == "string":
+        encoded = [b"" if value is None else value.encode() for value in values]
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        buffers = [offsets.tobytes(), b"".join(encoded)]
+    elif kind == "bool":
+        buffers = [np.packbits([bool(value) for value in values] or [False], bitorder="little").tobytes()]
+    elif kind == "decimal128(38,0)":
+        buffers = [b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)]
+    else:
+        buffers = [np.array([0 if value is None else value for value in values], kind).tobytes()]
+    return pa.Array.from_buffers(TYPES[kind], count, [pa.py_buffer(buffer) for buffer in (valid.tobytes(), *buffers)])
 
 
 def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metadata: Mapping[str, Any]) -> None:
@@ -400,10 +435,7 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
     unknown = {key for row in rows for key in row} - {column.name for column in columns}
     if unknown:
         raise TableError(f"{path}: no such column in {table}: {', '.join(sorted(unknown))}")
-    arrays = [
-        pa.array([_value(row.get(column.name), column, str(path)) for row in rows], TYPES[column.type])
-        for column in columns
-    ]
+    arrays = [_array([_value(row.get(column.name), column, str(path)) for row in rows], column) for column in columns]
     text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     full = pa.Table.from_arrays(arrays, schema=schema(table).with_metadata({METADATA_KEY: text.encode()}))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -423,7 +455,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def _open(path: str | Path) -> pa.Table:
     try:
-        return pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        return pq.ParquetFile(path, page_checksum_verification=True).read()
     except FileNotFoundError:
         raise TableError(f"{path}: missing; run snakemake again to make it") from None
     except (pa.ArrowException, OSError, ValueError) as error:

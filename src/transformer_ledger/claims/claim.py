@@ -43,7 +43,10 @@ def verdict(claim: Claim, cases: Sequence[Mapping[str, Any]]) -> str:
         return "not applicable" if edited else "not settled"
     if not all(row["holds"] for row in controls) or (claim.needs_control and not controls):
         return "not settled"
-    scoped = {scope: [row for row in legs if row["scope"] == scope] for scope in ("stated", "conditioned", "corrected", "printed")}
+    scoped = {
+        scope: [row for row in legs if row["scope"] == scope]
+        for scope in ("stated", "conditioned", "corrected", "printed")
+    }
     if not all(row["holds"] for row in scoped["corrected"]):
         return "not settled"  # our own right value does not stand
     if all(row["holds"] for row in scoped["stated"]):

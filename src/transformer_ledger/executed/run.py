@@ -1,7 +1,8 @@
-"""Run one model and count what really ran: parameters, operations, cache bytes, optimiser state.
+"""Run one model and count what really ran: parameters, operations, cache bytes, optimiser state, activations.
 
 `ours` is our own torch decoder built from the ModelSpec; `transformers` is the public implementation of the model's
-config.json. Both run on the meta device at full width, so no weight is ever allocated.
+config.json. Both run on the meta device at full width, so no weight is ever allocated; activations are measured on the
+CPU, on a small copy of either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.shrunken import COPY, public, public_config, shrunken
 from transformer_ledger.tables import TableError
 
 # The meta device holds shapes only: 126 layers at full width stay under 1 GiB with all imports.
@@ -96,14 +98,38 @@ def _ours(spec: ModelSpec, workloads: Mapping[str, Any], recipes: Mapping[str, A
     return made
 
 
+def _activations(spec: ModelSpec, hf_config: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> list[Row]:
+    """What a small copy of the model saves for its backward pass, on the CPU, ours and transformers'."""
+    from transformer_ledger.executed import activations
+
+    batch, tokens = settings["batch"], settings["tokens"]
+    small = shrunken(spec, settings["largest"], tokens)
+    family = public(hf_config, spec)
+    made: list[Row] = []
+    for dtype in settings["dtypes"]:
+        found = {"ours": activations.measured(small, batch, tokens, dtype)}
+        if family:
+            config = public_config(small, **family)
+            found["transformers"] = activations.measured_transformers(config, batch, tokens, dtype)
+        for implementation, parts in found.items():
+            for method in dict.fromkeys(method for method, _ in parts):
+                counts = {(part, dtype): size for (name, part), size in parts.items() if name == method}
+                rows = _rows(spec.name, implementation)
+                made += rows("activation_bytes", counts, COPY, method, total=False)
+    return made
+
+
 def compute(
     model: dict[str, Any],
     hf_config: dict[str, Any] | None,
     workloads: dict[str, dict[str, int]],
     recipes: dict[str, dict[str, Any]],
     cache_dtypes: list[str],
+    activations: dict[str, Any] | None = None,
 ) -> list[Row]:
     """Rows of the table `execution` for one model.
+
+    `activations` says how large the copy is whose saved activations are measured; without it none is.
 
     Raises TableError where the model has more than LAYERS layers, takes more than MEMORY_BYTES to describe or has a
     tensor past int64, CountError where a count cannot be trusted.
@@ -122,4 +148,6 @@ def compute(
             from transformer_ledger.executed import transformers_model
 
             made += transformers_model.rows(_rows(spec.name, "transformers"), spec, hf_config, workloads, cache_dtypes)
+        if activations is not None:
+            made += _activations(spec, hf_config, activations)
     return made

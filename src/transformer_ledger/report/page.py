@@ -242,6 +242,18 @@ def models_summary(models: Mapping[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
+def whole_formulas(models: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sum of a model's tensors as one formula, with the models that share it and what it gives for each."""
+    shared: dict[str, dict[str, Any]] = {}
+    for name, spec in specs(models).items():
+        symbols = {size: symbolic.symbol(size) for size in whatif.sizes(spec)}
+        every, _ = parameters.totals(whatif.vary(spec, symbols))
+        typeset = symbolic.mathml(symbolic.arranged(every, "L"))
+        entry = shared.setdefault(typeset, {"mathml": Markup(typeset), "models": []})
+        entry["models"].append((models[name].get("label") or name, parameters.totals(spec)[0]))
+    return list(shared.values())
+
+
 def _notes(notes: Any) -> list[str]:
     return [] if not notes else [notes] if isinstance(notes, str) else [str(note) for note in notes]
 
@@ -520,6 +532,7 @@ def compute(
             claim_pictures=figures.pictures_of_rows(verification),
             labels=labels,
             models=models_summary(models),
+            whole_formulas=whole_formulas(models),
             formulas=formulas_shown(values, forward, rule),
             symbols=SYMBOLS,
             example=example,

@@ -269,7 +269,7 @@
     filters.addEventListener("change", () => {
       const wanted = new Set([...filters.querySelectorAll("input:checked")].map((input) => input.value));
       for (const claim of document.querySelectorAll(".claim")) claim.hidden = !wanted.has(claim.dataset.verdict);
-      for (const section of document.querySelectorAll("section.claims")) section.hidden = !section.querySelector(".claim:not([hidden])");
+      for (const section of document.querySelectorAll(".claims")) section.hidden = !section.querySelector(".claim:not([hidden])");
     });
   }
 

@@ -211,7 +211,9 @@ class Trace(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        given = {x.untyped_storage()._cdata for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        given = {
+            x.untyped_storage()._cdata for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)
+        }
         for tensor in torch.utils._pytree.tree_leaves(result):
             if isinstance(tensor, Tensor):
                 self.operations.append((str(function), tuple(tensor.shape)))
@@ -238,7 +240,9 @@ class BlockedRunning(Running):
     def softmax(self, scores: Any, visible: Any) -> Any:
         self.scores.append(scores)
         pattern = super().softmax(scores, visible)
-        return bounds.Bounded(pattern.value, self.u, self.extra * self.u * np.abs(pattern.value), ((pattern, lambda g: g),))
+        return bounds.Bounded(
+            pattern.value, self.u, self.extra * self.u * np.abs(pattern.value), ((pattern, lambda g: g),)
+        )
 
 
 def reference_weights(weights: Weights) -> dict[str, Any]:
@@ -289,7 +293,9 @@ def changes(checkpoint: Checkpoint, kv_heads: int, blocks: Mapping[str, int], se
             form(attend=blocked(dataclasses.replace(cut, backwards=True))),
             "schedule",
         ),
-        Change("expanded → broadcast keys and values", dataclasses.replace(grouped, attend=expanded), grouped, "schedule"),
+        Change(
+            "expanded → broadcast keys and values", dataclasses.replace(grouped, attend=expanded), grouped, "schedule"
+        ),
         Change("no cache → cache", base, form(cache=ARITHMETIC), "schedule"),
         Change("arithmetic fp64 → fp32", base, form(dtype="fp32")),
         Change("weights stored in bf16", base, form(weights=stored_as(weights, "bf16"), stored="bf16")),
@@ -349,7 +355,9 @@ class Bench:
 
     def change(self, before: Form, after: Form) -> tuple[float, float]:
         """The logit that changed most against the bounds of both forms: its change, and the two bounds together."""
-        first, second = (run(form, build(form), self.bounded)[0][:, -1, : self.used].numpy() for form in (before, after))
+        first, second = (
+            run(form, build(form), self.bounded)[0][:, -1, : self.used].numpy() for form in (before, after)
+        )
         moved = np.abs(second - first)
         limit = self.bound(before)
         sequence, token = (int(i) for i in np.unravel_index(np.argmax(moved / limit), moved.shape))
@@ -417,9 +425,15 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
         moved, bound = bench.change(before, after)
         scores, score_bound = bench.score_change(before, after)
         (old_trace, old_kept), (new_trace, new_kept) = (_traced(form, bench.bounded) for form in (before, after))
-        parameter_bytes = [sum(t.numel() * DTYPES[f.stored].itemsize for t in f.weights.values()) for f in (before, after)]
+        parameter_bytes = [
+            sum(t.numel() * DTYPES[f.stored].itemsize for t in f.weights.values()) for f in (before, after)
+        ]
         others = old_trace.operations != new_trace.operations
-        storage = (parameter_bytes[0], old_kept, old_trace.made_bytes) != (parameter_bytes[1], new_kept, new_trace.made_bytes)
+        storage = (parameter_bytes[0], old_kept, old_trace.made_bytes) != (
+            parameter_bytes[1],
+            new_kept,
+            new_trace.made_bytes,
+        )
         function = moved > bound
         low, high = bounds.mean_interval(new_loss - old_loss, confidence)
         out.append(

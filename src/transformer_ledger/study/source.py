@@ -87,7 +87,9 @@ class Source:
     def batch(self, generator: np.random.Generator, sequences: int, length: int) -> Array:
         """Ids (sequences, length + 1), every other sequence of the other kind."""
         half = sequences // 2
-        parts = [self.draw(generator, kind, n, length)[0] for kind, n in zip(KINDS, (sequences - half, half), strict=True)]
+        parts = [
+            self.draw(generator, kind, n, length)[0] for kind, n in zip(KINDS, (sequences - half, half), strict=True)
+        ]
         return np.concatenate(parts)
 
     def _markov(self, generator: np.random.Generator, sequences: int, length: int) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def _exact(tokens: int, seed: int) -> list[dict[str, Any]]:
         ("A7.2", f"no mask, {tokens} positions", "exact", quantity, open_, ">=", 1),
     )
     source = "rational arithmetic, attention layers alone, (1 + (1+s)²)/2 for e^s"
-    return [case(*row, bound_source=source, backend=RATIONAL.name, unit="position") for row in found]
+    return [case(*row, bound_source=source, backend=RATIONAL.name) for row in found]
 
 
 def _passes(spec: ModelSpec, weights: Any, ids: Any, tokens: int) -> list[dict[str, Any]]:
@@ -94,7 +94,6 @@ def _passes(spec: ModelSpec, weights: Any, ids: Any, tokens: int) -> list[dict[s
                 scope="conditioned" if first else "stated",
                 bound_source="one fixed order of summation" if first else "kernels as shipped",
                 printed="0",
-                unit="position",
                 headline=first,
                 applicable=as_printed,
                 **named,
@@ -174,7 +173,6 @@ def _passes(spec: ModelSpec, weights: Any, ids: Any, tokens: int) -> list[dict[s
                     ">=",
                     1,
                     bound_source="bit for bit",
-                    unit="position",
                     **named,
                 )
             )
@@ -252,9 +250,9 @@ def _trained(
     rows = [
         case(
             "A7.3",
-            f"{place}, {name}",
+            place,
             "floating",
-            "mean loss",
+            f"mean loss {name}",
             found.mean(),
             "<=",
             guess,

@@ -21,7 +21,9 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     beyond = row["stated"] == "function" or (not row["stated"] and row["decided"] == "function")
     leg = "control" if row["control"] else "floating"
     if beyond:
-        return case("B10.1", where, leg, LARGEST, moved, ">=", FAR * bound, **{**named, "bound_source": f"{FAR} × {BOUND}"})
+        return case(
+            "B10.1", where, leg, LARGEST, moved, ">=", FAR * bound, **{**named, "bound_source": f"{FAR} × {BOUND}"}
+        )
     return case("B10.1", where, leg, LARGEST, moved, "<=", bound, **named)
 
 
@@ -52,6 +54,14 @@ def compute(study: Mapping[str, Sequence[Mapping[str, Any]]], scores: Sequence[s
             ]  # fmt: skip
         else:
             found.append(
-                case("B10.2", row["change"], "control", "largest change of the first layer's scores", row["score_change"], "==", 0.0)
+                case(
+                    "B10.2",
+                    row["change"],
+                    "control",
+                    "largest change of the first layer's scores",
+                    row["score_change"],
+                    "==",
+                    0.0,
+                )
             )
     return found

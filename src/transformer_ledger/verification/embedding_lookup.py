@@ -76,7 +76,6 @@ def compute(
             0,
             bound_source="rational arithmetic on the stored numbers",
             backend="rational",
-            unit="entry",
         )
     ]
     for run in BACKENDS:
@@ -101,7 +100,6 @@ def compute(
                 0,
                 bound_source=EXACT_SUM,
                 backend=run.name,
-                unit="entry",
                 **extra,
             )
 
@@ -116,7 +114,6 @@ def compute(
                 1,
                 bound_source="bit for bit",
                 backend=run.name,
-                unit="entry",
             )
 
         rows += [
@@ -131,7 +128,6 @@ def compute(
                 scope="conditioned",
                 bound_source=EXACT_SUM,
                 printed="24",
-                unit="entry",
                 backend=run.name,
                 headline=first,
                 applicable=as_printed,

@@ -74,7 +74,6 @@ def _weights(widths: list[int]) -> list[dict[str, Any]]:
                 "==",
                 4 * width**2,
                 bound_source="4d²",
-                unit="weight",
                 headline=label == "most weights" and width == widths[0],
             )
             for label, count in (("fewest weights", min(counts)), ("most weights", max(counts)))
@@ -103,7 +102,6 @@ def _weights(widths: list[int]) -> list[dict[str, Any]]:
                 ">=",
                 1,
                 bound_source="an integer that should be 0",
-                unit="weight",
             )
         )
     return rows
@@ -124,7 +122,6 @@ def _same_vector(specs: dict[int, ModelSpec], seed: int, other_seed: int) -> lis
             "bitwise",
             0,
             bound_source="one generator, tensors of the same sizes in the same order",
-            unit="parameter",
             headline=heads == others[-1],
         )
         for heads in others
@@ -221,7 +218,6 @@ def _functions(specs: dict[int, ModelSpec], ids: Any, seed: int) -> list[dict[st
                     heads,
                     bound_source="one pattern a head",
                     printed=str(heads) if heads == 1 else None,
-                    unit="pattern",
                     backend=backend.name,
                 )
             )
@@ -287,7 +283,6 @@ def _exact_functions(specs: dict[int, ModelSpec], ids: Any, seed: int) -> list[d
                 1,
                 bound_source="rational arithmetic, (1 + (1+s)²)/2 for e^s",
                 backend="rational",
-                unit="component",
             ),
             case(
                 "A3.3",
@@ -299,7 +294,6 @@ def _exact_functions(specs: dict[int, ModelSpec], ids: Any, seed: int) -> list[d
                 heads,
                 bound_source="one pattern a head, in rational arithmetic",
                 backend="rational",
-                unit="pattern",
             ),
         ]
     return rows

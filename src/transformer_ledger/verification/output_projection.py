@@ -142,7 +142,6 @@ def compute(d_model: int, heads: list[int], shown_heads: int, tokens: int, seed:
                 0,
                 bound_source="rational arithmetic on the stored numbers",
                 backend="rational",
-                unit="component",
             )
             for claim, quantity in (
                 ("A2.1", "components of the concatenation's product that are not the heads' sum"),
@@ -184,7 +183,6 @@ def compute(d_model: int, heads: list[int], shown_heads: int, tokens: int, seed:
                         1,
                         bound_source="one row a head",
                         printed="1",
-                        unit="row",
                         backend=run.name,
                         headline=run is BLAS,
                     ),
@@ -197,7 +195,6 @@ def compute(d_model: int, heads: list[int], shown_heads: int, tokens: int, seed:
                         "bitwise",
                         0,
                         bound_source="the one contribution is the same product",
-                        unit="component",
                         backend=run.name,
                     ),
                 ]
@@ -240,7 +237,7 @@ def compute(d_model: int, heads: list[int], shown_heads: int, tokens: int, seed:
             bound_source=DOT,
             printed=PRINTED_DIFFERENCE,
             backend=name,
-            headline=True,
+            headline=name == SEQUENTIAL.name,
             applicable=as_printed,
         )
         for name, (difference, bound) in worst.items()

@@ -142,13 +142,13 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
         )
         follow = followed(plain, order)
         for at in range(last):
-            place = f"position {at}, whatever stands there"
+            place = f"{text}: position {at}, whatever stands there"
             rows.append(
                 moved(
                     "A5.3",
                     place,
                     "floating",
-                    f"largest change of the logits, {text}",
+                    "largest change of the position's logits",
                     plain,
                     at,
                     one,
@@ -164,9 +164,9 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
             rows.append(
                 case(
                     "A5.3",
-                    f"word {at} «{word}», wherever it stands",
+                    f"{text}: word {at} «{word}», wherever it stands",
                     "floating",
-                    f"largest change of its logits, {text}",
+                    "largest change of the word's logits",
                     change[most],
                     ">=",
                     100 * bound,
@@ -174,7 +174,9 @@ def compute(words: list[str], architecture: dict[str, Any], seed: int) -> list[d
                     **named,
                 )
             )
-        rows.append(unmoved("A5.3", f"position {last}, the last", "floating", nearest, still, bound_one, **named))
+        rows.append(
+            unmoved("A5.3", f"{text}: position {last}, the last", "floating", nearest, still, bound_one, **named)
+        )
         free = followed(one.logits(ids, run, causal=False), order)
         rows += [
             unmoved(

@@ -319,8 +319,11 @@ def _deviations(
         score_scale.scores(generator, d_model, widths, count, pairs, turn=_turns(where, base, pairing, stretch))
         for count, stretch in ((draws, 1.0), (few, factor))
     )
-    for j, w in enumerate(widths):
-        low, high = score_scale.interval(w, d_model, draws, pairs, confidence)
+    deviations = [float(found[..., j].std(ddof=1)) for j in range(len(widths))]
+    intervals = [score_scale.interval(w, d_model, draws, pairs, confidence) for w in widths]
+    quantity = "standard deviation of q·k with RoPE from √d_k"
+    rows.append(score_scale.worst_row("A6.3", quantity, deviations, widths, intervals, source))
+    for j, (w, (low, high)) in enumerate(zip(widths, intervals, strict=True)):
         root = math.sqrt(w)
         rows += [
             case(
@@ -328,7 +331,7 @@ def _deviations(
                 f"d_k={w}, {pairing}",
                 "floating",
                 "standard deviation of q·k/√d_k with RoPE",
-                float(found[..., j].std(ddof=1)) / root,
+                deviations[j] / root,
                 "in",
                 (low / root, high / root),
                 bound_source=source,

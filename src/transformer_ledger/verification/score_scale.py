@@ -81,8 +81,8 @@ def half_width_row(claim: str, d_k: int, low: float, high: float, confidence: fl
         "floating",
         f"half-width of the {100 * confidence:g} % interval, relative",
         (high - low) / (2 * math.sqrt(d_k)),
-        "<=",
-        allowed,
+        "in",
+        (0.0, allowed),
         bound_source="precision asked for in the settings",
     )
 
@@ -105,6 +105,31 @@ def variance(d_model: int, d_k: int, turn: Callable[[list[Any]], list[Any]] = li
             small = sum(powers[2 * d_model :]) // 2
             total += factor * sympy.prod(moments) * sympy.Rational(1, d_model) ** small
     return total
+
+
+def worst_row(
+    claim: str,
+    quantity: str,
+    deviations: list[float],
+    widths: list[int],
+    intervals: list[tuple[float, float]],
+    source: str,
+) -> dict[str, Any]:
+    """How near the worst standard deviation of q·k comes to the end of its interval: 0 is √d_k, 1 the end."""
+    ratios = []
+    for deviation, d_k, (low, high) in zip(deviations, widths, intervals, strict=True):
+        root = math.sqrt(d_k)
+        ratios.append((deviation - root) / ((high if deviation > root else low) - root))
+    return case(
+        claim,
+        f"d_k={widths[0]} to {widths[-1]}",
+        "floating",
+        f"worst distance of the {quantity}, in half-widths of its interval",
+        max(ratios),
+        "<=",
+        1,
+        bound_source=source,
+    )
 
 
 def terms(expression: Any) -> int:
@@ -365,6 +390,7 @@ def compute(
     rows = _exact(widths, as_printed)
     intervals = [interval(w, d_model, weight_draws, pairs, confidence) for w in widths]
     scaled = [float((products[..., j] / math.sqrt(w)).std(ddof=1)) for j, w in enumerate(widths)]
+    unscaled = [value * math.sqrt(w) for value, w in zip(scaled, widths, strict=True)]
     for j, (w, (low, high)) in enumerate(zip(widths, intervals, strict=True)):
         root = math.sqrt(w)
         half = (high - low) / (2 * root)
@@ -403,6 +429,10 @@ def compute(
                 headline=j == len(widths) - 1,
             ),
         ]
+    rows += [
+        worst_row("A4.1", "standard deviation of q·k from √d_k", list(deviation), widths, intervals, source),
+        worst_row("A4.2", "standard deviation of q·k/√d_k from 1", unscaled, widths, intervals, source),
+    ]
     # Both ends vary: the widest ratio that the two intervals allow.
     ratio = (intervals[-1][0] / intervals[0][1], intervals[-1][1] / intervals[0][0])
     rows.append(

@@ -1,0 +1,218 @@
+"""Bytes that a forward pass saves for its backward pass, one tensor or a few of one layer. Unit everywhere: [byte].
+
+Numbers take b = 2 bytes (bf16, fp16) but for what is kept in fp32 whatever the model's type: what an RMSNorm saves, the
+rotation's angles, the fused kernel's log-sum-exp, the loss. Indices take 8 bytes, a mask 1.
+
+Sources: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (which tensors a layer saves); Dao et al. 2022,
+arXiv:2205.14135 (fused attention saves no weights); Chen et al. 2016, arXiv:1604.06174 (checkpointing).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformer_ledger.formulas.shim import formula
+
+
+@formula
+def model_wide(B: Any, T: Any, d: Any, b: Any) -> Any:
+    """Input of a linear map, of a LayerNorm or, checkpointed, of a whole layer.  [byte]"""
+    return B * T * d * b
+
+
+@formula
+def embedding_wide(B: Any, T: Any, d_e: Any, b: Any) -> Any:
+    """Input of the map from, or to, an embedding of another width.  [byte]"""
+    return B * T * d_e * b
+
+
+@formula
+def layer_norm_statistics(B: Any, T: Any, b: Any) -> Any:
+    """Mean and reciprocal deviation of every token.  [byte]"""
+    return 2 * B * T * b
+
+
+@formula
+def rms_norm(B: Any, T: Any, d: Any) -> Any:
+    """Input, the same normalised, and one reciprocal root a token, in fp32.  [byte]"""
+    return 4 * B * T * (2 * d + 1)
+
+
+@formula
+def rms_norm_narrow(B: Any, T: Any, d: Any, b: Any) -> Any:
+    """The same where the normalised input goes back to the model's type before its weight (transformers).  [byte]"""
+    return 4 * B * T * (d + 1) + B * T * d * b
+
+
+@formula
+def query_norm(B: Any, T: Any, h: Any, d_h: Any) -> Any:
+    """An RMSNorm of every query head by itself.  [byte]"""
+    return 4 * B * T * h * (2 * d_h + 1)
+
+
+@formula
+def key_norm(B: Any, T: Any, h_kv: Any, d_h: Any) -> Any:
+    """An RMSNorm of every key head by itself.  [byte]"""
+    return 4 * B * T * h_kv * (2 * d_h + 1)
+
+
+@formula
+def query_norm_full(B: Any, T: Any, h: Any, d_h: Any) -> Any:
+    """An RMSNorm of all query heads together.  [byte]"""
+    return 4 * B * T * (2 * h * d_h + 1)
+
+
+@formula
+def key_norm_full(B: Any, T: Any, h_kv: Any, d_h: Any) -> Any:
+    """An RMSNorm of all key heads together.  [byte]"""
+    return 4 * B * T * (2 * h_kv * d_h + 1)
+
+
+@formula
+def query_rank_norm(B: Any, T: Any, r_q: Any) -> Any:
+    """An RMSNorm of the narrow query (latent attention).  [byte]"""
+    return 4 * B * T * (2 * r_q + 1)
+
+
+@formula
+def latent_norm(B: Any, T: Any, r_kv: Any) -> Any:
+    """An RMSNorm of the latent (latent attention).  [byte]"""
+    return 4 * B * T * (2 * r_kv + 1)
+
+
+@formula
+def query_rank_wide(B: Any, T: Any, r_q: Any, b: Any) -> Any:
+    """Input of the query's second map (latent attention).  [byte]"""
+    return B * T * r_q * b
+
+
+@formula
+def latent_wide(B: Any, T: Any, r_kv: Any, b: Any) -> Any:
+    """Input of the maps from the latent to keys and values.  [byte]"""
+    return B * T * r_kv * b
+
+
+@formula
+def queries(B: Any, T: Any, h: Any, d_h: Any, b: Any) -> Any:
+    """Queries, or the heads' outputs (which the output map reads).  [byte]"""
+    return B * T * h * d_h * b
+
+
+@formula
+def keys(B: Any, T: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """Keys, or values.  [byte]"""
+    return B * T * h_kv * d_h * b
+
+
+@formula
+def expanded_values(B: Any, T: Any, h: Any, d_v: Any, b: Any) -> Any:
+    """Values, or the heads' outputs, of latent attention.  [byte]"""
+    return B * T * h * d_v * b
+
+
+@formula
+def attention_weights(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """Softmax of the scores, all T keys of every query, hidden or not.  [byte]"""
+    return B * h * T**2 * b
+
+
+@formula
+def attention_weights_with_sinks(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """The same with the sink's share beside the keys'.  [byte]"""
+    return B * h * T * (T + 1) * b
+
+
+@formula
+def attention_weights_wide(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """Softmax in fp32 and its copy in the model's type (transformers).  [byte]"""
+    return B * h * T**2 * (4 + b)
+
+
+@formula
+def log_sum_exp(B: Any, T: Any, h: Any) -> Any:
+    """What a fused kernel keeps of a softmax: one number a query, in fp32.  [byte]"""
+    return 4 * B * h * T
+
+
+@formula
+def additive_mask(T: Any, b: Any) -> Any:
+    """The mask of a window as the fused kernel takes it: 0 or −∞ for every query and key.  [byte]"""
+    return T**2 * b
+
+
+@formula
+def mask(T: Any) -> Any:
+    """Which keys are hidden from a query; layers with one window share it.  [byte]"""
+    return T**2
+
+
+@formula
+def batch_mask(B: Any, T: Any, b: Any) -> Any:
+    """The mask as transformers' GPT-2 hands it to each layer: 0 or −∞ for every query and key of a sequence.  [byte]"""
+    return B * T**2 * b
+
+
+@formula
+def rotation(T: Any, d_h: Any) -> Any:
+    """Cosine and sine of every position, in fp32; all layers share them.  [byte]"""
+    return 8 * T * d_h
+
+
+@formula
+def rotation_narrow(T: Any, d_h: Any, b: Any) -> Any:
+    """The same in the model's type (transformers).  [byte]"""
+    return 2 * T * d_h * b
+
+
+@formula
+def hidden(B: Any, T: Any, f: Any, b: Any) -> Any:
+    """A tensor as wide as the feed-forward: gate, up, activation or product.  [byte]"""
+    return B * T * f * b
+
+
+@formula
+def shared_hidden(B: Any, T: Any, f_s: Any, b: Any) -> Any:
+    """The same of the shared experts.  [byte]"""
+    return B * T * f_s * b
+
+
+@formula
+def routed(B: Any, T: Any, k: Any, d: Any, b: Any) -> Any:
+    """Input of the routed experts, a row for each expert of a token, or their output.  [byte]"""
+    return B * T * k * d * b
+
+
+@formula
+def routed_hidden(B: Any, T: Any, k: Any, f: Any, b: Any) -> Any:
+    """A tensor as wide as an expert, a row for each expert of a token.  [byte]"""
+    return B * T * k * f * b
+
+
+@formula
+def routes(B: Any, T: Any, k: Any, b: Any) -> Any:
+    """Which experts a token takes, and their weights.  [byte]"""
+    return B * T * k * (8 + b)
+
+
+@formula
+def shared_gate(B: Any, T: Any, b: Any) -> Any:
+    """The gate of the shared expert, one number a token.  [byte]"""
+    return B * T * b
+
+
+@formula
+def token_ids(B: Any, T: Any) -> Any:
+    """Indices into the embedding table.  [byte]"""
+    return 8 * B * T
+
+
+@formula
+def position_ids(T: Any) -> Any:
+    """Indices into the position table.  [byte]"""
+    return 8 * T
+
+
+@formula
+def loss(B: Any, T: Any, V: Any) -> Any:
+    """Log-probabilities in fp32, the wanted tokens, and the number that the mean divides by.  [byte]"""
+    return 4 * B * T * V + 8 * B * T + 4

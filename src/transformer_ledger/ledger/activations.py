@@ -1,0 +1,289 @@
+"""Bytes that a forward pass saves for its backward pass, held against real tensors.
+
+Counted are the storages that autograd saves, each once, without parameters. Which tensors they are depends on the
+implementation: rows are of our own decoder in bf16 or fp16 and, for GPT-2, Llama and Qwen2, of transformers' model. The
+model itself is too large to run, so every model has a small copy of the same structure that does run, and its rows carry
+the check; the rows of the model come from the same functions. Of our decoder everything is predicted but fused attention
+with sinks or a latent, which torch has no kernel for. Of transformers the other families are left out. Not counted: weights, gradients and optimiser (the training state), what lives
+only within an operation, what a checkpointed layer saves again while it is run a second time, the allocator's reserve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformer_ledger.formulas import activations as formulas
+from transformer_ledger.formulas.text import text
+from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.parameters import joined
+from transformer_ledger.ledger.storage import bytes_per_number, whole
+from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
+from transformer_ledger.shrunken import ACTIVATIONS, COPY, shrunken
+
+METHODS = ("eager", "fused")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """`copies` equal tensors, or groups of tensors: bytes of each by `formula` of `arguments`."""
+
+    formula: Callable[..., int]
+    arguments: Mapping[str, int]
+    copies: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all copies."""
+        return self.copies * self.formula(**self.arguments)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What decides, with the spec, which tensors are saved: B sequences of T tokens, b bytes a number, and how."""
+
+    B: int
+    T: int
+    b: int
+    fused: bool
+    checkpointed: bool
+    public: Mapping[str, str] | None = None  # model type and activation of transformers' model; None: our decoder
+
+    def saved(self, formula: Callable[..., int], copies: int = 1, **arguments: int) -> Saved:
+        """A tensor of a formula that takes some of B, T and b besides its own arguments."""
+        given = {"B": self.B, "T": self.T, "b": self.b, **arguments}
+        names = formula.__wrapped__.__code__.co_varnames[: formula.__wrapped__.__code__.co_argcount]  # type: ignore[attr-defined]
+        return Saved(formula, {name: given[name] for name in names}, copies)
+
+
+def _public_layer(spec: ModelSpec, layer: Layer, run: Run) -> Iterator[Saved]:
+    """What a layer of transformers' GPT-2 or Llama saves."""
+    assert run.public is not None
+    a, d = layer.attention, spec.d_model
+    if spec.norm == "layernorm":
+        yield from _norm(spec, run, 2, 2)
+    else:
+        yield run.saved(formulas.rms_norm_narrow, 2, d=d)
+    yield run.saved(formulas.model_wide, 2, d=d)
+    yield run.saved(formulas.queries, 2, h=a.heads, d_h=a.head_dim)
+    if run.fused:
+        yield run.saved(formulas.keys, 2, h_kv=a.kv_heads, d_h=a.head_dim)
+        yield run.saved(formulas.log_sum_exp, h=a.heads)
+    else:  # keys and values are repeated for every query head
+        yield run.saved(formulas.queries, 2, h=a.heads, d_h=a.head_dim)
+        wide = run.public["model_type"] != "gpt2"
+        yield run.saved(formulas.attention_weights_wide if wide else formulas.attention_weights, h=a.heads)
+    yield run.saved(formulas.hidden, ACTIVATIONS[run.public["activation"]], f=layer.feedforward.width)
+
+
+def _public_outside(spec: ModelSpec, run: Run) -> Iterator[Saved]:
+    """What transformers' GPT-2 or Llama saves outside the layers; the rotation is of all layers."""
+    yield run.saved(formulas.token_ids)
+    yield run.saved(formulas.model_wide, d=spec.d_model)
+    if spec.norm == "layernorm":
+        yield run.saved(formulas.position_ids)
+        yield from _norm(spec, run)
+        if run.checkpointed and not run.fused:
+            yield run.saved(formulas.batch_mask)
+        return
+    yield run.saved(formulas.rms_norm_narrow, d=spec.d_model)
+    if not run.checkpointed:
+        yield run.saved(formulas.rotation_narrow, d_h=spec.layers[0][1].attention.head_dim)
+
+
+def can_fuse(spec: ModelSpec) -> bool:
+    """Whether torch's fused kernel computes the attention: it has no sinks, and values are as wide as keys."""
+    return not any(layer.attention.sinks or layer.attention.latent for _, layer in spec.layers)
+
+
+def _norm(spec: ModelSpec, run: Run, inputs: int = 1, norms: int = 1) -> Iterator[Saved]:
+    """`norms` norms as wide as the model, of `inputs` distinct tensors."""
+    if spec.norm == "layernorm":
+        yield run.saved(formulas.model_wide, inputs, d=spec.d_model)
+        yield run.saved(formulas.layer_norm_statistics, norms)
+    else:  # each makes an fp32 copy of its own
+        yield run.saved(formulas.rms_norm, norms, d=spec.d_model)
+
+
+def _pairs(a: Attention, run: Run) -> Iterator[Saved]:
+    """What attention saves beside queries, keys, values and outputs."""
+    if not run.fused:
+        softmax = formulas.attention_weights_with_sinks if a.sinks else formulas.attention_weights
+        yield run.saved(softmax, h=a.heads)
+        return
+    yield run.saved(formulas.log_sum_exp, h=a.heads)
+    if a.window is not None and a.window < run.T:
+        yield run.saved(formulas.additive_mask)
+
+
+def _attention(a: Attention, run: Run) -> Iterator[Saved]:
+    if a.latent:
+        h, r_q, r_kv, d_v = a.heads, a.latent.query_rank, a.latent.kv_rank, a.latent.value_dim
+        if r_q:
+            yield run.saved(formulas.query_rank_norm, r_q=r_q)
+            yield run.saved(formulas.query_rank_wide, r_q=r_q)
+        yield run.saved(formulas.latent_norm, r_kv=r_kv)
+        yield run.saved(formulas.latent_wide, r_kv=r_kv)
+        yield run.saved(formulas.queries, 2, h=h, d_h=a.latent.nope_dim + a.latent.rope_dim)
+        yield run.saved(formulas.expanded_values, 2, h=h, d_v=d_v)
+    else:
+        queries, keys = {"h": a.heads, "d_h": a.head_dim}, {"h_kv": a.kv_heads, "d_h": a.head_dim}
+        if a.query_key_norm != "none":
+            full = a.query_key_norm == "full"
+            yield run.saved(formulas.query_norm_full if full else formulas.query_norm, **queries)
+            yield run.saved(formulas.key_norm_full if full else formulas.key_norm, **keys)
+        yield run.saved(formulas.queries, 2, **queries)
+        yield run.saved(formulas.keys, 2, **keys)
+    yield from _pairs(a, run)
+
+
+def _feedforward(d: int, ff: Feedforward, run: Run) -> Iterator[Saved]:
+    tensors = 4 if ff.kind == "gated" else 2
+    if not ff.experts:
+        yield run.saved(formulas.hidden, tensors, f=ff.width)
+        return
+    k = ff.experts_per_token
+    yield run.saved(formulas.routes, k=k)
+    yield run.saved(formulas.routed, 2, k=k, d=d)
+    yield run.saved(formulas.routed_hidden, tensors, k=k, f=ff.width)
+    if ff.shared_width:
+        yield run.saved(formulas.shared_hidden, tensors, f_s=ff.shared_width)
+        if ff.shared_gate:
+            yield run.saved(formulas.shared_gate)
+            yield run.saved(formulas.model_wide, d=d)
+
+
+def layer_saved(spec: ModelSpec, layer: Layer, run: Run) -> list[Saved]:
+    """What one layer saves of its own."""
+    if run.checkpointed:
+        return [run.saved(formulas.model_wide, d=spec.d_model)]
+    if run.public:
+        return list(_public_layer(spec, layer, run))
+    shared_input = layer.parallel and layer.norms > 1
+    found = list(_norm(spec, run, layer.norms - shared_input, layer.norms))
+    # What attention and feed-forward read: one tensor where they stand side by side behind one norm.
+    reads = 1 if layer.parallel and layer.norms == 1 else 2
+    found.append(run.saved(formulas.model_wide, reads, d=spec.d_model))
+    return [*found, *_attention(layer.attention, run), *_feedforward(spec.d_model, layer.feedforward, run)]
+
+
+def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What is saved outside the layers, and what they share: embedding, masks, angles, final norm, input of the head.
+
+    Masks and angles that checkpointed layers share live on with the layers' inputs; autograd does not save them.
+    """
+    if run.public:
+        return list(_public_outside(spec, run))
+    d, d_e = spec.d_model, spec.embedding_width or spec.d_model
+    found = [run.saved(formulas.token_ids)]
+    if d_e != d:
+        found.append(run.saved(formulas.embedding_wide, 2, d_e=d_e))  # of the first map, and of the head
+    if spec.positions == "learned":
+        found.append(run.saved(formulas.position_ids))
+    if spec.embedding_norm:
+        found += _norm(spec, run)
+    if not run.checkpointed:
+        if spec.positions == "rope":
+            a = spec.layers[0][1].attention
+            found.append(run.saved(formulas.rotation, d_h=a.latent.rope_dim if a.latent else a.head_dim))
+        windows = {layer.attention.window for _, layer in spec.layers}
+        if run.T > 1 and not run.fused:
+            found.append(run.saved(formulas.mask, len(windows)))
+    if spec.final_norm:
+        found += _norm(spec, run)
+    return [*found, run.saved(formulas.model_wide, d=d)]
+
+
+def logits_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What the logits and the mean cross-entropy in fp32 save."""
+    return [run.saved(formulas.loss, V=spec.vocabulary)]
+
+
+def _formula(parts: list[Saved]) -> str:
+    """Texts of the formulas with the number of times that each is summed."""
+    times: dict[str, int] = {}
+    for part in parts:
+        times[text(part.formula)] = times.get(text(part.formula), 0) + part.copies
+    return joined([(n, formula) for formula, n in times.items()])
+
+
+def scopes(spec: ModelSpec, run: Run) -> Iterator[tuple[str, int | None, int, list[Saved]]]:
+    """(scope, kind of layer, layers of that kind, what is saved) of the rows; the layers' and the others' add up to the
+    last."""
+    total: list[Saved] = []
+    for kind, (count, layer) in enumerate(spec.kinds()):
+        own = layer_saved(spec, layer, run)
+        total += [replace(part, copies=count * part.copies) for part in own]
+        yield "layer", kind, count, own
+    for scope, own in (("outside", outside_saved(spec, run)), ("logits", logits_saved(spec, run))):
+        total += own
+        yield scope, None, 1, own
+    yield "total", None, 1, total
+
+
+def _runs(
+    spec: ModelSpec, B: int, T: int, dtype: str, public: Mapping[str, str] | None
+) -> Iterator[tuple[str, str, Run]]:
+    """(implementation, name of the method in the execution table, run) of everything that is predicted."""
+    for implementation, family in (("ours", None), ("transformers", public)):
+        if implementation == "transformers" and not family:
+            continue
+        for method in METHODS if can_fuse(spec) else METHODS[:1]:
+            for checkpointed in (False, True):
+                name = f"{method}-checkpointed" if checkpointed else method
+                yield (
+                    implementation,
+                    name,
+                    Run(B, T, whole(bytes_per_number(dtype)), method == "fused", checkpointed, family),
+                )
+
+
+def compute(
+    models: dict[str, Any],
+    workloads: dict[str, Any],
+    activations: dict[str, Any],
+    public: Mapping[str, Mapping[str, str]],
+    execution: Mapping[str, Rows] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the ledger: for each model's small copy and each workload, one row a kind of layer, and three besides.
+
+    `public` {model: its type and activation in transformers}, where those are predicted too.
+    """
+    rows = []
+    small = {"batch": activations["batch"], "context": activations["tokens"]}
+    for name, data in models.items():
+        spec = ModelSpec.from_json(data)
+        executed = {key: counts((execution or {}).get(name, []), key) for key in ("ours", "transformers")}
+        fitting = {key: (spec, load) for key, load in workloads.items() if load["context"] <= spec.context}
+        copied = shrunken(spec, activations["largest"], small["context"])
+        for workload, (described, load) in {COPY: (copied, small), **fitting}.items():
+            for dtype in activations["dtypes"]:
+                B, T = load["batch"], load["context"]
+                for implementation, ran, run in _runs(described, B, T, dtype, public.get(name)):
+                    for scope, kind, layers, parts in scopes(described, run):
+                        size = sum(part.bytes for part in parts)
+                        where = scope if kind is None else f"layer {kind}"
+                        counted = None
+                        if workload == COPY:
+                            counted = executed[implementation].get(("activation_bytes", COPY, ran, where, dtype))
+                        rows.append(
+                            {
+                                "model": name,
+                                "workload": workload,
+                                "batch": B,
+                                "context": T,
+                                "implementation": implementation,
+                                "dtype": dtype,
+                                "method": "fused" if run.fused else "eager",
+                                "checkpointed": run.checkpointed,
+                                "scope": scope,
+                                "kind": kind,
+                                "layers": layers,
+                                "formula": _formula(parts),
+                                "bytes": size,
+                                "executed_bytes": counted,
+                                "difference": difference(size, counted),
+                            }
+                        )
+    return rows

@@ -1,0 +1,82 @@
+"""Time and memory of naive, blocked and fused attention against the length, forward and forward with backward.
+
+None of the three leaves a query-key pair out, and none is linear in the length: what differs is how often a T × T plane
+of scores goes through memory, and whether one exists at all. The operations written down are those that each runs:
+naive all T² pairs, blocked the pairs of the blocks that a causal mask leaves (its backward pass multiplies the scores
+once more), fused the causal pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformer_ledger.formulas import matmul as formulas
+from transformer_ledger.timing.machine import Work, measure
+
+BYTES = {"fp32": 4, "bf16": 2}
+PRODUCTS = {"naive": (2, 6), "blocked": (2, 7), "fused": (2, 7)}
+"""Products of the size of the scores: forward; forward and backward. Four gradients, and the scores again if recomputed."""
+PLANES = (6, 15)
+"""Times that naive attention reads or writes its T × T plane: product, mask, softmax, product; and the way back."""
+ROWS = (4, 12)
+"""Activations read or written once at least: q, k, v, output; then again with the four gradients, q, k, v and output."""
+
+
+def pairs(method: str, length: int, queries: int) -> int:
+    """Query-key pairs whose scores are computed."""
+    if method == "naive":
+        return length * length
+    if method == "fused":
+        return int(formulas.causal_pairs(length))
+    ends = [min(begin + queries, length) for begin in range(0, length, queries)]
+    return sum(end * (end - begin) for begin, end in zip([0, *ends], ends, strict=False))
+
+
+def works(length: int, heads: int, head_dim: int, dtype: str, queries: int, keys: int, seed: int) -> list[Work]:
+    """All three methods at one length, both ways; each is compared with the fused kernel."""
+    import torch
+
+    from transformer_ledger.executed.blocked_attention import Blocks
+    from transformer_ledger.study import attention as study
+
+    q, k, v, grad = study.drawn(seed, heads, heads, length, head_dim, dtype, 1.0)
+    out = []
+    for name, method in study.methods(Blocks(queries, keys)).items():
+
+        def forward(method: study.Method = method) -> Any:
+            with torch.no_grad():
+                return method(q, k, v, True)
+
+        def both(method: study.Method = method) -> Any:
+            return study.forward_backward(method, q, k, v, grad, True)
+
+        for index, (part, run) in enumerate((("forward", forward), ("forward and backward", both))):
+            operations = PRODUCTS[name][index] * 2 * heads * head_dim * pairs(name, length, queries)
+            moved = ROWS[index] * heads * length * head_dim * BYTES[dtype]
+            if name == "naive":
+                moved += PLANES[index] * heads * length * length * BYTES[dtype]
+            base = None if name == "fused" else f"fused, T {length}, {dtype}"
+            out.append(Work(f"{name}, T {length}, {dtype}", part, run, operations, moved, base))
+    return out
+
+
+def compute(
+    lengths: Sequence[int],
+    heads: int,
+    head_dim: int,
+    dtypes: Sequence[str],
+    blocks: dict[str, int],
+    repeats: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Rows of timing/attention: one sequence, causal, as many key/value heads as query heads."""
+    return measure(
+        [
+            work
+            for dtype in dtypes
+            for length in lengths
+            for work in works(length, heads, head_dim, dtype, blocks["queries"], blocks["keys"], seed)
+        ],
+        repeats,
+    )
