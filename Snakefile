@@ -12,6 +12,7 @@ include: "workflow/rules/execution.smk"
 include: "workflow/rules/ledger.smk"
 include: "workflow/rules/verification.smk"
 include: "workflow/rules/experiment.smk"
+include: "workflow/rules/study.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -19,6 +20,7 @@ rule all:
     default_target: True
     input:
         jobs.tables_of(settings),
+        [jobs.CHECKPOINT] if "checkpoint" in settings["study"] else [],
         "results/report.html",
         "results/provenance.json",
         "results/summary.txt",

@@ -16,7 +16,7 @@ from typing import Any
 
 from transformer_ledger import tables
 
-KINDS = ("execution", "ledger", "verification", "experiment", "timing", "claims")
+KINDS = ("execution", "ledger", "verification", "experiment", "timing", "study", "claims")
 
 
 def _checked(path: str, wanted: str) -> dict[str, Any]:
@@ -30,14 +30,18 @@ def _checked(path: str, wanted: str) -> dict[str, Any]:
 def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any:
     """Call a job's function with its settings and with what its signature asks for.
 
-    A parameter named after a kind of table gets {stem: rows}; `provenance` gets {path: metadata}.
+    A parameter named after a kind of table gets {stem: rows}; `provenance` gets {path: metadata}; `checkpoint` gets the
+    path of the one input that is no table.
     """
     accepted = inspect.signature(function).parameters
-    metadata = {path: _checked(path, digest) for path, digest in paths.items()}
+    read = [path for path in paths if path.endswith(".parquet")]
+    metadata = {path: _checked(path, paths[path]) for path in read}
     given: dict[str, Any] = {"provenance": metadata} if "provenance" in accepted else {}
+    if "checkpoint" in accepted:
+        (given["checkpoint"],) = paths.keys() - set(read)
     for kind in KINDS:
         if kind in accepted:
-            own = [path for path in paths if Path(path).parts[1].removesuffix(".parquet") == kind]
+            own = [path for path in read if Path(path).parts[1].removesuffix(".parquet") == kind]
             given[kind] = {Path(path).stem: tables.read(path) for path in own}
     return function(**settings, **given)
 
@@ -56,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         for path in options.output:
             name = path.removeprefix("results/").removesuffix(".parquet")
             if not path.endswith(".parquet"):
-                tables.write_text(path, made[path] if isinstance(made, dict) else made)
+                tables.write_bytes(path, made[path] if isinstance(made, dict) else made)
                 continue
             kind = name if name in tables.TABLES else name.split("/")[0]
             tables.write(path, kind, made[name] if isinstance(made, dict) else made, spec)

@@ -17,7 +17,20 @@ from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import public
 
 MAIN = f"{fingerprint.PACKAGE}.__main__"
-ALIASES = {"experiment/blocked_softmax_states": "experiment/blocked_softmax"}  # a second output of one job
+CHECKPOINT = "results/checkpoint/model.safetensors"
+# Outputs beside the one that names the job. The checkpoint job's own table is its loss curve.
+ALIASES = {
+    "experiment/blocked_softmax_states": "experiment/blocked_softmax",
+    "study/loss": "study/checkpoint",
+    "study/extension_tensors": "study/extension",
+    "study/extension_runs": "study/extension",
+}
+# What a study or verification reads of a study, and cannot do without.
+STUDIES_READ = {
+    "study/classification": ("study/checkpoint", [CHECKPOINT, "results/study/loss.parquet"]),
+    "verification/checkpoint": ("study/checkpoint", [CHECKPOINT, "results/study/loss.parquet"]),
+    "verification/classification": ("study/classification", ["results/study/classification.parquet"]),
+}
 Config = Mapping[str, Any]
 
 
@@ -29,7 +42,7 @@ def canonical(value: Any) -> str:
 def job_of(path: str) -> str:
     """The job that makes `path`."""
     name = path.removeprefix("results/").rsplit(".", 1)[0]
-    return ALIASES.get(name, name)
+    return "study/checkpoint" if path == CHECKPOINT else ALIASES.get(name, name)
 
 
 def module_of(job: str) -> str:
@@ -63,6 +76,11 @@ def _runs(config: Config, names: Sequence[str]) -> dict[str, Any]:
     return {name: {**run, "architecture": config["models"][run["model"]]["spec"]} for name, run in runs.items()}
 
 
+def _stepped(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What an optimiser step needs of a recipe: how it is shared by devices is arithmetic, and not run."""
+    return {key: value for key, value in recipe.items() if key not in ("devices", "zero_stage")}
+
+
 def settings(config: Config, job: str) -> dict[str, Any]:
     """The part of the config that `job` uses, with the names of models and runs resolved."""
     kind, _, name = job.partition("/")
@@ -73,7 +91,7 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             "model": model["spec"],
             "hf_config": model["hf_config"],
             "workloads": workloads_of(config, name),
-            "recipes": config["recipes"],
+            "recipes": {name: _stepped(recipe) for name, recipe in config["recipes"].items()},
             "cache_dtypes": config["cache_dtypes"],
             "activations": config["activations"],
         }
@@ -99,8 +117,8 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             "public": {name: family for name, family in known.items() if family},
         }
     if job == "ledger/fit":
-        shown = ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")
-        return {"models": _specs(config, every), **{key: config[key] for key in shown}}
+        read = ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")
+        return {"models": _specs(config, every), **{key: config[key] for key in read}}
     if job == "ledger/training_compute":
         return {"runs": _runs(config, list(config["training_runs"]))}
     if job == "ledger/agreement":
@@ -109,7 +127,7 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             "workloads": config["workloads"],
             "cache_dtypes": config["cache_dtypes"],
         }
-    if kind in ("verification", "experiment", "timing"):
+    if kind in KINDS:
         own = dict(config[kind][name])
         if "models" in own:
             own["models"] = _specs(config, own["models"])
@@ -142,18 +160,20 @@ def spec(config: Config, job: str, inputs: Sequence[str] = (), files: Sequence[s
 
 
 def digest_of(config: Config, path: str) -> str:
-    """The digest that the table `path` should carry."""
+    """The digest that the file `path` should carry."""
     job = job_of(path)
     return str(spec(config, job, inputs_of(config, job))["digest"])
 
 
 def inputs_of(config: Config, job: str) -> list[str]:
-    """The tables that `job` reads; the page reads them all."""
+    """The files that `job` reads; the page reads every table but the executions."""
     kind, _, name = job.partition("/")
+    if job in STUDIES_READ:
+        return STUDIES_READ[job][1]
     if kind in ("ledger", "verification") and job not in ("ledger/training_compute", "ledger/fit"):
         return [f"results/execution/{model}.parquet" for model in models_read(config, kind, name)]
     if job == "claims":
-        return [f"results/verification/{name}.parquet" for name in sorted(config["verification"])]
+        return [f"results/verification/{name}.parquet" for name in names_of(config, "verification")]
     if job in ("report", "summary"):
         return [path for path in tables_of(config) if not path.startswith("results/execution/")]
     if job == "provenance":
@@ -162,13 +182,26 @@ def inputs_of(config: Config, job: str) -> list[str]:
 
 
 LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "activations", "training_compute", "fit", "agreement")
+KINDS = ("verification", "experiment", "timing", "study")
+
+
+def names_of(config: Config, kind: str) -> list[str]:
+    """The jobs of one kind, without those whose study is left out."""
+
+    def possible(job: str) -> bool:
+        if job not in STUDIES_READ:
+            return True
+        read = STUDIES_READ[job][0]
+        return read.split("/")[1] in config["study"] and possible(read)
+
+    return [name for name in sorted(config[kind]) if possible(f"{kind}/{name}")]
 
 
 def tables_of(config: Config) -> list[str]:
     """Every table of `results/`."""
     jobs = [f"execution/{name}" for name in config["models"]]
     jobs += [f"ledger/{name}" for name in LEDGERS]
-    for kind in ("verification", "experiment", "timing"):
-        jobs += [f"{kind}/{name}" for name in sorted(config[kind])]
-    jobs += [alias for alias, job in ALIASES.items() if job.split("/")[1] in config["experiment"]]
+    made = [f"{kind}/{name}" for kind in KINDS for name in names_of(config, kind)]
+    jobs += [job for job in made if job != "study/checkpoint"]
+    jobs += [alias for alias, job in ALIASES.items() if job in made]
     return [f"results/{job}.parquet" for job in [*jobs, "claims"]]

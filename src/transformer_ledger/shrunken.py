@@ -102,7 +102,7 @@ def public_config(spec: ModelSpec, model_type: str, activation: str) -> dict[str
     """The config.json of a small copy for transformers, of a model that `public` knows."""
     layer = spec.layers[0][1]
     a, ff = layer.attention, layer.feedforward
-    shared = {"vocab_size": spec.vocabulary, "tie_word_embeddings": spec.tied_head}
+    shared: dict[str, Any] = {"vocab_size": spec.vocabulary, "tie_word_embeddings": spec.tied_head}
     shared |= {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     if model_type == "gpt2":
         sizes = {"n_embd": spec.d_model, "n_layer": spec.depth, "n_head": a.heads, "n_inner": ff.width}

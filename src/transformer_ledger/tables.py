@@ -444,12 +444,12 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
     os.replace(partial, path)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text file at one stroke, as `write` does."""
+def write_bytes(path: str | Path, content: bytes | str) -> None:
+    """Write a file that is no table at one stroke, as `write` does."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
 
 

@@ -10,10 +10,10 @@ for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).pare
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 from transformer_ledger import jobs
-from transformer_ledger.config import ConfigError, load
+from transformer_ledger.config import ConfigError, load, sources
 
 try:
-    settings = load(config, workflow.configfiles)
+    settings = load(config, *sources(workflow))
 except ConfigError as error:
     sys.exit(f"{error}")
 

@@ -3,9 +3,11 @@
 Counted are the storages that autograd saves, each once, without parameters. Which tensors they are depends on the
 implementation: rows are of our own decoder in bf16 or fp16 and, for GPT-2, Llama and Qwen2, of transformers' model. The
 model itself is too large to run, so every model has a small copy of the same structure that does run, and its rows carry
-the check; the rows of the model come from the same functions. Of our decoder everything is predicted but fused attention
-with sinks or a latent, which torch has no kernel for. Of transformers the other families are left out. Not counted: weights, gradients and optimiser (the training state), what lives
-only within an operation, what a checkpointed layer saves again while it is run a second time, the allocator's reserve.
+the check; the rows of the model come from the same functions.
+
+Left out are fused attention with sinks or a latent, for which torch has no kernel, and transformers' other families. Not
+counted are weights, gradients and optimiser (the training state), what lives only within an operation, what a
+checkpointed layer saves again while it runs a second time, and the allocator's reserve.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from typing import Any
 from transformer_ledger.formulas import activations as formulas
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Rows, counts, difference
-from transformer_ledger.ledger.parameters import joined
 from transformer_ledger.ledger.storage import bytes_per_number, whole
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
 from transformer_ledger.shrunken import ACTIVATIONS, COPY, shrunken
@@ -205,7 +206,7 @@ def _formula(parts: list[Saved]) -> str:
     times: dict[str, int] = {}
     for part in parts:
         times[text(part.formula)] = times.get(text(part.formula), 0) + part.copies
-    return joined([(n, formula) for formula, n in times.items()])
+    return " + ".join(formula if n == 1 else f"{n} × ({formula})" for formula, n in times.items())
 
 
 def scopes(spec: ModelSpec, run: Run) -> Iterator[tuple[str, int | None, int, list[Saved]]]:
@@ -232,11 +233,8 @@ def _runs(
         for method in METHODS if can_fuse(spec) else METHODS[:1]:
             for checkpointed in (False, True):
                 name = f"{method}-checkpointed" if checkpointed else method
-                yield (
-                    implementation,
-                    name,
-                    Run(B, T, whole(bytes_per_number(dtype)), method == "fused", checkpointed, family),
-                )
+                b = whole(bytes_per_number(dtype))
+                yield implementation, name, Run(B, T, b, method == "fused", checkpointed, family)
 
 
 def compute(

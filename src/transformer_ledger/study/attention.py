@@ -46,11 +46,11 @@ def methods(blocks: Blocks) -> dict[str, Method]:
     }
 
 
-def forward_backward(method: Method, q: Tensor, k: Tensor, v: Tensor, grad: Tensor, causal: bool) -> list[Tensor]:
-    """Output, dq, dk and dv for the output's gradient `grad`."""
-    inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-    out = method(*inputs, causal)
-    return [out.detach(), *torch.autograd.grad(out, inputs, grad)]
+def forward_backward(method: Method, inputs: Sequence[Tensor], causal: bool) -> list[Tensor]:
+    """Output, dq, dk and dv from q, k, v and the output's gradient."""
+    q, k, v = (x.detach().requires_grad_() for x in inputs[:3])
+    out = method(q, k, v, causal)
+    return [out.detach(), *torch.autograd.grad(out, (q, k, v), inputs[3])]
 
 
 def drawn(seed: int, heads: int, kv_heads: int, length: int, head_dim: int, dtype: str, scale: float) -> list[Tensor]:
@@ -67,7 +67,7 @@ def compute(
     head_dim: int,
     dtypes: Sequence[str],
     scales: Mapping[str, float],
-    blocks: Mapping[str, int],
+    blocks: Mapping[str, Any],
     seed: int,
 ) -> list[dict[str, Any]]:
     """Rows of study/attention.
@@ -83,9 +83,9 @@ def compute(
         for dtype in dtypes:
             for logits, scale in scales.items():
                 inputs = drawn(seed, heads, kv_heads, length, head_dim, dtype, scale)
-                exact = forward_backward(naive, *(x.double() for x in inputs), causal)
+                exact = forward_backward(naive, [x.double() for x in inputs], causal)
                 ran = {
-                    method: forward_backward(run, *inputs, causal) for method, run in methods(Blocks(**blocks)).items()
+                    method: forward_backward(run, inputs, causal) for method, run in methods(Blocks(**blocks)).items()
                 }
                 for tensor, wanted, *got in zip(TENSORS, exact, *ran.values(), strict=True):
                     off = {method: x.double() - wanted for method, x in zip(ran, got, strict=True)}

@@ -124,4 +124,4 @@ def compute(
     # One key: the order of several would not be the same in every run.
     metadata = {METADATA_KEY: json.dumps(header, sort_keys=True)}
     weights = {path: tensor.detach().clone() for path, tensor in model.state_dict().items()}
-    return {"study/loss": rows, f"results/checkpoint/{name}.safetensors": save(weights, metadata)}
+    return {"study/loss": rows, "results/checkpoint/model.safetensors": save(weights, metadata)}

@@ -229,7 +229,8 @@ class Trace(TorchDispatchMode):
 class BlockedRunning(Running):
     """The running error bound of softmax attention, dense or read in blocks with up to `rescalings` rescalings.
 
-    A rescaling costs an exponential, its argument, a product and a sum, in the numerator and in the denominator.
+    A rescaling costs an exponential, its argument, a product and a sum, in the numerator and in the denominator. Powers
+    of two in place of e cost a score the roundings of ln 2, of its quotient and of one product.
     """
 
     def __init__(self, u: float, rescalings: int):
@@ -239,7 +240,8 @@ class BlockedRunning(Running):
 
     def softmax(self, scores: Any, visible: Any) -> Any:
         self.scores.append(scores)
-        pattern = super().softmax(scores, visible)
+        rescaled = bounds.Bounded(scores.value, self.u, 3 * self.u * np.abs(scores.value), ((scores, lambda g: g),))
+        pattern = super().softmax(rescaled, visible)
         return bounds.Bounded(
             pattern.value, self.u, self.extra * self.u * np.abs(pattern.value), ((pattern, lambda g: g),)
         )
@@ -336,7 +338,7 @@ class Bench:
         data = checkpoint.held_out.ids
         self.bounded = np.concatenate([data[kind][:sequences, :tokens] for kind in KINDS])
         self.rescalings = -(-tokens // blocks["keys"]) - 1
-        self.known: dict[int, Any] = {}
+        self.known: dict[tuple[int, int], tuple[Form, Any]] = {}
 
     def bound(self, form: Form, which: int = 0) -> Any:
         """Rounding bounds of all logits compared, (sequences, used), or, with which = 1, of the scores, (sequences, h, T)."""
@@ -372,8 +374,10 @@ class Bench:
         """First layer's scores of the last position, (sequences, h, T); None where the form makes no such tensor."""
         if form.cache:
             return None
-        model, seen = build(form), []
-        model.layers[0].attention.scores.register_forward_hook(lambda module, inputs, output: seen.append(output))
+        model = build(form)
+        seen: list[Tensor] = []
+        product = model.get_submodule("layers.0.attention.scores")
+        product.register_forward_hook(lambda module, inputs, output: seen.append(output))
         run(form, model, self.bounded)
         if not seen:
             return None

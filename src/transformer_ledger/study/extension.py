@@ -24,13 +24,14 @@ BUDGETS = ("parameters", "compute", "up-training")
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """Quantile of Student's t distribution: P(t ≤ q) = 1 − I_x(ν/2, 1/2)/2 with x = ν/(ν + q²), for q ≥ 0."""
+    """Quantile of Student's t distribution, from 1/2 up: P(t > q) = I_x(ν/2, 1/2)/2 with x = ν/(ν + q²)."""
     import mpmath
 
-    def missing(q: Any) -> Any:
-        return 1 - mpmath.betainc(freedom / 2, 0.5, 0, freedom / (freedom + q * q), True) / 2 - probability
+    def above(x: Any) -> Any:
+        return mpmath.betainc(freedom / 2, 0.5, 0, x, True) - 2 * (1 - probability)
 
-    return float(mpmath.findroot(missing, (0, 10.0**6), solver="anderson", tol=1e-12))
+    x = mpmath.findroot(above, (0, 1), solver="bisect", tol=1e-28, maxsteps=200)
+    return float(mpmath.sqrt(freedom / x - freedom))
 
 
 def interval(values: Sequence[float], confidence: float) -> tuple[float, float]:

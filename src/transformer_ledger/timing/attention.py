@@ -40,7 +40,7 @@ def works(length: int, heads: int, head_dim: int, dtype: str, queries: int, keys
     from transformer_ledger.executed.blocked_attention import Blocks
     from transformer_ledger.study import attention as study
 
-    q, k, v, grad = study.drawn(seed, heads, heads, length, head_dim, dtype, 1.0)
+    inputs = q, k, v, _ = study.drawn(seed, heads, heads, length, head_dim, dtype, 1.0)
     out = []
     for name, method in study.methods(Blocks(queries, keys)).items():
 
@@ -49,7 +49,7 @@ def works(length: int, heads: int, head_dim: int, dtype: str, queries: int, keys
                 return method(q, k, v, True)
 
         def both(method: study.Method = method) -> Any:
-            return study.forward_backward(method, q, k, v, grad, True)
+            return study.forward_backward(method, inputs, True)
 
         for index, (part, run) in enumerate((("forward", forward), ("forward and backward", both))):
             operations = PRODUCTS[name][index] * 2 * heads * head_dim * pairs(name, length, queries)

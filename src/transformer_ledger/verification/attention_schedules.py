@@ -8,6 +8,7 @@ are those of the matrix products that run. Both are counted on the executed oper
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,15 +56,13 @@ def _ways(
     """Runs by method, direction and mask."""
     from transformer_ledger.study import attention as study
 
-    q, k, v, grad = study.drawn(seed, heads, heads, length, head_dim, "fp32", 1.0)
+    inputs = q, k, v, _ = study.drawn(seed, heads, heads, length, head_dim, "fp32", 1.0)
     out: dict[tuple[str, str, bool], Callable[[], Any]] = {}
     for name in METHODS:
         method = study.methods(blocks)[name]
         for causal in (False, True):
-            out[name, "forward", causal] = lambda method=method, causal=causal: method(q, k, v, causal)
-            out[name, "forward and backward", causal] = lambda method=method, causal=causal: study.forward_backward(
-                method, q, k, v, grad, causal
-            )
+            out[name, "forward", causal] = partial(method, q, k, v, causal)
+            out[name, "forward and backward", causal] = partial(study.forward_backward, method, inputs, causal)
     return out
 
 
@@ -94,7 +93,7 @@ def _count_rows(
             twice = found[2 * length, "blocked", way, causal]
             whole = products * formulas.scores(B=1, T=length, S=length, h=heads, d_h=head_dim)
             least = products * formulas.scores_causal(B=1, T=length, h=heads, d_h=head_dim)
-            named = {"backend": "torch", "unit": "FLOP"}
+            named: dict[str, Any] = {"backend": "torch", "unit": "FLOP"}
             if causal:
                 rows.append(
                     case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "operations, against the causal pairs' and all pairs'",
@@ -131,7 +130,7 @@ def _count_rows(
     return rows
 
 
-def _bound_rows(small: Mapping[str, int], blocks: Any, seed: int) -> list[dict[str, Any]]:
+def _bound_rows(small: Mapping[str, Any], blocks: Any, seed: int) -> list[dict[str, Any]]:
     """The blocked form gives the dense form's output within the rounding of both; blocks averaged do not."""
     import torch
 
@@ -159,8 +158,8 @@ def _bound_rows(small: Mapping[str, int], blocks: Any, seed: int) -> list[dict[s
         dense = study.naive(q, k, v, causal)
         where = f"{h} heads of {d_h} over {h_kv}, T {T}, {'causal' if causal else 'full'}, fp64"
         for name in ("blocked", "fused"):
-            off = study.methods(blocks)[name](q, k, v, causal) - dense
-            moved, most = bounds.nearest(off[0].transpose(0, 1).flatten(1).numpy(), 2 * bound)
+            apart = (study.methods(blocks)[name](q, k, v, causal) - dense)[0].transpose(0, 1).flatten(1)
+            moved, most = bounds.nearest(apart.numpy(), 2 * bound)
             rows.append(
                 case("B9.1", f"{name}, {where}", "floating", "output nearest to its bound: distance from the dense form", moved, "<=",
                      most, bound_source="2 × running error bound", backend="torch")
@@ -182,7 +181,7 @@ def compute(
     heads: int,
     head_dim: int,
     length: int,
-    blocks: Mapping[str, int],
+    blocks: Mapping[str, Any],
     fast_bytes: int,
     small: Mapping[str, Any],
     seed: int,

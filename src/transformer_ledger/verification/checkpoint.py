@@ -74,7 +74,7 @@ def compute(
     ids = np.concatenate([known.held_out.ids[kind] for kind in KINDS])
     old = study.sequence_losses(base, ids)
     heads = known.spec.layers[0][1].attention.kv_heads
-    named = {"backend": "torch"}
+    named: dict[str, Any] = {"backend": "torch"}
     quantity = "logit that changed most against its bound: its change"
     rows = _restored(known)
     for number in kv_heads:

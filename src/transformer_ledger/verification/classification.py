@@ -14,7 +14,7 @@ FAR = 100  # times the bound: a change of function stands this far off, or the t
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     """One change: within its bound, or far beyond it, as the text says; either, where the text says nothing."""
-    named = {"bound_source": BOUND, "backend": "torch"}
+    named: dict[str, Any] = {"bound_source": BOUND, "backend": "torch"}
     where, moved, bound = row["change"], row["bounded_change"], row["bound"]
     if row["control"] and not row["stated"]:
         return case("B10.1", where, "control", "largest change of all held-out logits", row["logit_change"], "==", 0.0)
@@ -44,7 +44,7 @@ def compute(study: Mapping[str, Sequence[Mapping[str, Any]]], scores: Sequence[s
         asked = any(row["change"].startswith(name) for name in scores)
         if not asked and not (row["control"] and not row["stated"]):
             continue
-        named = {"backend": "torch", "bound_source": f"{FAR} × {BOUND}"}
+        named: dict[str, Any] = {"backend": "torch", "bound_source": f"{FAR} × {BOUND}"}
         if asked:
             quantity = "attention score of the first layer that changed most against its bound: its change"
             found += [
