@@ -10,6 +10,7 @@ import pytest
 import yaml
 from conftest import snakemake
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one finished run serves them all
 SMALL = {
     "layers": 2,
     "d_model": 16,
@@ -21,7 +22,7 @@ SMALL = {
     "norm": "rmsnorm",
     "feedforward": "gelu",
 }
-LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "agreement"]  # read every model
+LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement"]  # read every model
 TAIL = {"provenance", "summary"}
 PAGE = {"report"} | TAIL
 CLAIMS = {"claims"} | PAGE
@@ -81,7 +82,7 @@ def put(*keys, value):
     def change(config):
         for key in keys[:-1]:
             config = config[key]
-        assert config[keys[-1]] != value, "the edit must change something"
+        assert repr(config[keys[-1]]) != repr(value), "the edit must change something"
         config[keys[-1]] = value
 
     return edit_config(change)
@@ -147,17 +148,18 @@ def model(name: str, *verifications: str):
 EXECUTIONS = {f"execution/{name}" for name in ("teaching", "modern", "section-7", "gpt2")}
 # Verifications that name a model read its execution table, so they follow when executions are made anew.
 READ_EXECUTIONS = {"verification/parameter_rule", "verification/training_compute", "verification/training_state"}
+TRAINED = {"study/loss", "study/classification", "verification/checkpoint", "verification/classification"}
 NUMERICS = {  # verifications that import the NumPy decoder
     f"verification/{name}"
     for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_algebra", "grouped_query")
-} | {"verification/gated_feedforward"}
+} | {"verification/gated_feedforward", "verification/attention_schedules", "study/extension"}
 
 # name: (edit, the jobs that must run). The sets are written from what the jobs mean, not from the fingerprint.
 EDITS = {
     # models and what is run on them
     "a model's depth": (
         put("models", "modern", "architecture", "layers", value=5),
-        model("modern") | ledgers("training_compute") | PAGE,
+        model("modern", "training_compute") | ledgers("training_compute") | CLAIMS,
     ),
     "a model that a verification names": (
         put("models", "section-7", "architecture", "d_ff", value=176),
@@ -165,30 +167,33 @@ EDITS = {
     ),
     "a model of a verification only": (
         put("models", "teaching", "architecture", "heads", value=4),
-        model("teaching", "training_state") | CLAIMS,
+        model("teaching", "training_state") | TRAINED | {"study/extension"} | CLAIMS,
     ),
     "two values of one model swapped": (
         swap("models", "modern", "architecture", one="heads", other="layers"),
-        model("modern") | ledgers("training_compute") | PAGE,
+        model("modern", "training_compute") | ledgers("training_compute") | CLAIMS,
     ),
-    "a model's label": (put("models", "modern", "label", value="Modern"), PAGE),
+    "a model's label": (put("models", "section-7", "label", value="Section 7"), PAGE),
     "a value inside a config.json": (
         lambda folder: replace(folder / "resources/models/gpt2.json", '"n_layer": 12', '"n_layer": 11'),
-        model("gpt2", "training_compute") | CLAIMS,
+        model("gpt2", "parameter_rule") | CLAIMS,
     ),
     "the order of keys in a config.json": (lambda folder: rewrite_json(folder / "resources/models/gpt2.json"), set()),
     "a model more": (
         put_new("models", "small", value={"architecture": SMALL}),
         {"execution/small", *ledgers(*LEDGERS, "fit")} | PAGE,
     ),
-    "a model less": (drop("models", "gpt2"), ledgers(*LEDGERS, "fit") | {"verification/training_compute"} | CLAIMS),
+    "a model less": (
+        put("models", "gpt2", value=None),
+        ledgers(*LEDGERS, "fit") | {"verification/parameter_rule"} | CLAIMS,
+    ),
     "a workload": (
         put("workloads", "b2-t64", "batch", value=3),
         EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
     ),
     "a workload too long for every model but one": (
         put_new("workloads", "long", value={"batch": 1, "context": 1000}),
-        {"execution/gpt2", *ledgers(*LEDGERS, "fit"), "verification/training_compute"} | CLAIMS,
+        model("gpt2", "parameter_rule") | CLAIMS,
     ),
     "a recipe": (
         put("recipes", "adamw-fp32", "optimizer", value="sgd"),
@@ -198,14 +203,17 @@ EDITS = {
         put("cache_dtypes", value=["fp16"]),
         EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
     ),
-    "a training run": (put("training_runs", "modern", "devices", value=2), ledgers("training_compute") | PAGE),
+    "a training run": (
+        put("training_runs", "modern", "devices", value=2),
+        ledgers("training_compute") | {"verification/training_compute"} | CLAIMS,
+    ),
     # verifications, experiments, timings, the page
     "a verification's seed": (
         put("verification", "embedding_lookup", "seed", value=9),
         {"verification/embedding_lookup"} | CLAIMS,
     ),
     "a verification's list": (
-        put("verification", "output_projection", "heads", value=[1, 2]),
+        put("verification", "output_projection", "heads", value=[1, 2, 4]),
         {"verification/output_projection"} | CLAIMS,
     ),
     "the order of a list": (
@@ -230,6 +238,12 @@ EDITS = {
         {"experiment/blocked_softmax"} | PAGE,
     ),
     "a timing": (put("timing", "norms", "repeats", value=4), {"timing/norms"} | PAGE),
+    "the checkpoint's training": (
+        put("study", "checkpoint", "programme", "steps", value=361),
+        TRAINED | CLAIMS,
+    ),
+    "a study that nothing reads": (put("study", "attention", "seed", value=1), {"study/attention"} | PAGE),
+    "a device": (put("devices", "h100-80gb", "reserve", value=0.2), ledgers("fit") | PAGE),
     "the page's setting": (put("report", "whatif", "model", value="modern"), PAGE),
     # nothing
     "the order of all keys": (reversed_config, set()),
@@ -241,7 +255,7 @@ EDITS = {
     "a formula of the cache": (
         code("formulas/kv_cache"),
         ledgers("kv_cache", "fit", "agreement")
-        | {"verification/grouped_query", "verification/training_state"}
+        | {"verification/grouped_query", "verification/training_state", "study/extension"}
         | CLAIMS,
     ),
     "a ledger": (code("ledger/training_compute"), ledgers("training_compute") | PAGE),
@@ -258,7 +272,7 @@ EDITS = {
         code("experiment/rope_dot_product"),
         {"experiment/rope_dot_product", "verification/rope_algebra"} | CLAIMS,
     ),
-    "the reference decoder": (code("reference/decoder"), NUMERICS | CLAIMS),
+    "the reference decoder": (code("reference/decoder"), NUMERICS | TRAINED - {"study/loss"} | CLAIMS),
     "a claim's words": (code("claims/text_a"), CLAIMS),
     "the verdicts' rule": (code("claims/claim"), CLAIMS),
     "the pictures": (code("report/pictures"), PAGE),

@@ -10,6 +10,7 @@ from conftest import snakemake
 
 from transformer_ledger import tables
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one finished run serves them all
 MINIMAL = ("--configfile", "config.minimal.yaml")
 
 
@@ -58,7 +59,6 @@ def test_one_experiment_alone(project):
         (["--config", "models={teaching: {architecture: {layrs: 3}}}"], "did you mean 'layers'"),
         (["--config", "modles={}"], "did you mean 'models'"),
         (["--config", "workloads={w: {batch: 0, context: 8}}"], "workloads.w.batch"),
-        (["--configfile", "nowhere.yaml"], "nowhere.yaml"),
         (["results/ledger/nothing.parquet"], "results/ledger/nothing.parquet"),
     ],
 )

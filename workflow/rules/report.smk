@@ -1,5 +1,6 @@
 # What people read: the page, the provenance of every file, the closing summary.
-PAGE = [str(SOURCE / "transformer_ledger/report" / name) for name in ("page.html.j2", "style.css", "script.js")]
+REPORT = os.path.relpath(SOURCE / "transformer_ledger/report")
+PAGE = [f"{REPORT}/{name}" for name in ("page.html.j2", "style.css", "script.js")]
 
 
 rule report:

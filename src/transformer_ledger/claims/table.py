@@ -14,16 +14,26 @@ from transformer_ledger.claims.claim import Claim, verdict
 CLAIMS: tuple[Claim, ...] = text_a.CLAIMS + text_b.CLAIMS
 
 
+def plural(unit: str, value: Any) -> str:
+    """A unit beside its number: one parameter, two parameters; 1 byte/parameter, 16 bytes/parameter; FLOP stays."""
+    if unit == "1":
+        return ""
+    counted, slash, of = unit.partition("/")
+    stays = value == 1 or not counted.islower() or counted in ("s", "rad")
+    return unit if stays else f"{counted}s{slash}{of}"
+
+
 def shown(row: Mapping[str, Any]) -> str:
     """A case's measured value as text: exact integers grouped, long ones and floats to six digits, with the unit."""
-    exact, unit = row["measured_exact"], row["unit"]
+    exact = row["measured_exact"]
+    value = Fraction(exact) if exact is not None else row["measured"]
     if exact is not None and "/" not in exact:
         text = f"{int(exact):,}" if len(exact) <= 15 else f"{Decimal(exact).normalize():.6g}"
     elif exact is not None and len(exact) <= 12:
         text = exact
     else:
-        text = f"{float(Fraction(exact)) if exact is not None else row['measured']:.6g}"
-    return f"{text} {unit}".strip()
+        text = f"{float(value):.6g}"
+    return f"{text} {plural(row['unit'], value)}".strip()
 
 
 def _largest_ratio(rows: Sequence[Mapping[str, Any]]) -> float | None:

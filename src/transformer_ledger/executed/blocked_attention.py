@@ -27,11 +27,11 @@ ACCUMULATORS = {torch.bfloat16: torch.float32, torch.float16: torch.float32}  # 
 class Blocks:
     """How attention is cut up: g times `queries` rows by `keys` columns of scores exist at once, for some heads.
 
-    Small blocks of several heads are done together, as long as they are no more scores than one whole block has. Reading
-    the keys backwards is another order of the same sums.
+    Small blocks of several heads are done together, as long as they are no more scores than one whole block a thread has.
+    Reading the keys backwards is another order of the same sums.
     """
 
-    queries: int = 256
+    queries: int = 192
     keys: int = 384
     backwards: bool = False
 
@@ -45,7 +45,8 @@ class Blocks:
 
     def together(self, heads: int, g: int, T: int, S: int) -> list[slice]:
         """The key/value heads done at once."""
-        n = max(self.queries * self.keys // (g * min(self.queries, T) * min(self.keys, S)), 1)
+        room = torch.get_num_threads() * self.queries * self.keys
+        n = max(room // (g * min(self.queries, T) * min(self.keys, S)), 1)
         return [slice(i, min(i + n, heads)) for i in range(0, heads, n)]
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from transformer_ledger.ledger import kv_cache, matmul
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import pictures
-from transformer_ledger.report.numbers import short, size
+from transformer_ledger.report.numbers import plain, short, size
 from transformer_ledger.tables import by
 
 Rows = Sequence[Mapping[str, Any]]
@@ -31,20 +31,17 @@ def powers(low: int, high: int) -> list[int]:
     return out if out and out[-1] == high else [*out, high]
 
 
-def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
+def ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
     """Powers of two (or of ten) in the range of `values` as axis ticks, not more than `most`."""
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
     step = max(1, math.ceil((high - low + 1) / most))
     return [(2.0**k, short(2**k) if k >= 0 else short(2.0**k)) for k in range(low, high + 1, step)]
 
 
-def _byte_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+def byte_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Every fifth power of two in the range of `values`, as sizes."""
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
-    return [
-        (2.0**k, re.sub("<[^>]*>", "", str(size(2**k)).split('<span class="full">')[0]))
-        for k in range(low, high + 1)
-        if k % 5 == 0
-    ]
+    return [(2.0**k, plain(size(2**k))) for k in range(low, high + 1) if k % 5 == 0]
 
 
 def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, str]) -> Markup | None:
@@ -71,8 +68,8 @@ def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, s
         y_label="cache of one sequence, bf16",
         x_scale="log",
         y_scale="log",
-        x_ticks=_ticks([x for x, _ in points]),
-        y_ticks=_byte_ticks([y for _, y in points]),
+        x_ticks=ticks([x for x, _ in points]),
+        y_ticks=byte_ticks([y for _, y in points]),
     )
 
 
@@ -100,7 +97,7 @@ def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], l
         x_label="tokens in the sequence",
         y_label="QKᵀ and weighted values, % of forward FLOPs",
         x_scale="log",
-        x_ticks=_ticks(lengths),
+        x_ticks=ticks(lengths),
         bottom=0,
         top=100,
     )
@@ -152,7 +149,7 @@ def rotation_error(rows: Rows) -> Markup | None:
         y_label="largest error of cos and sin",
         x_scale="log",
         y_scale="log",
-        x_ticks=_ticks(xs),
+        x_ticks=ticks(xs),
     )
 
 
@@ -179,7 +176,7 @@ def saturation(rows: Rows) -> Markup | None:
         x_label="width of a head, dₖ",
         y_label="mean largest probability of a row",
         x_scale="log",
-        x_ticks=_ticks([x for points in series.values() for x, _ in points]),
+        x_ticks=ticks([x for points in series.values() for x, _ in points]),
         marks=True,
         bottom=0,
         top=1,

@@ -53,6 +53,12 @@ def exact(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def _two(brief: str, full: str) -> Markup:
+    return Markup(
+        '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
+    ).format(brief, full)
+
+
 def number(value: Any, digits: int = 5) -> Markup:
     """A number for reading and its exact value, of which the page shows one (`Exact figures`)."""
     if value is None:
@@ -60,9 +66,7 @@ def number(value: Any, digits: int = 5) -> Markup:
     brief, full = short(value, digits), exact(value)
     if brief == full:
         return Markup('<span class="n">{}</span>').format(brief)
-    return Markup(
-        '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
-    ).format(brief, full)
+    return _two(brief, full)
 
 
 def size(value: int | None) -> Markup:
@@ -71,12 +75,23 @@ def size(value: int | None) -> Markup:
         return number(None)
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if abs(value) >= 1 << power:
-            brief = f"{short(value / (1 << power), 4)} {unit}"
-            full = f"{grouped(value)} bytes"
-            return Markup(
-                '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
-            ).format(brief, full)
+            return _two(f"{short(value / (1 << power), 4)} {unit}", f"{grouped(value)} bytes")
     return Markup('<span class="n">{} bytes</span>').format(grouped(value))
+
+
+def duration(value: float | None, digits: int = 3) -> Markup:
+    """Seconds as s, ms, µs or ns, the seconds themselves as the exact value."""
+    if value is None:
+        return number(None)
+    for power, unit in ((0, "s"), (-3, "ms"), (-6, "µs"), (-9, "ns")):
+        if abs(value) >= 10.0**power or power == -9:
+            break
+    return _two(f"{short(value / 10.0**power, digits)} {unit}", f"{exact(value)} s")
+
+
+def plain(value: Markup) -> str:
+    """What is read of a number with two forms, without its tags: the short one."""
+    return Markup(re.sub('<span class="full">.*', "", str(value))).striptags()
 
 
 def percent(value: float | Fraction, digits: int = 3) -> str:
@@ -93,29 +108,26 @@ def anchor(*parts: str) -> str:
 
 
 _INDEXED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-zωθ])_(kv|ff|[A-Za-z0-9])(?![A-Za-z0-9_])")
+_POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]?\d+)(?!\w)")
+_NEGATIVE = re.compile(r"(?<![\w)\]-])-(?=\d)")
 
 
 def prose(text: str | None) -> Markup:
-    """Escaped text in which d_h and its kin stand with a subscript."""
+    """Escaped text in which d_h and its kin stand with a subscript, and 6.3e+24 as a power of ten."""
     curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
-    return Markup(_INDEXED.sub(r"<i>\1</i><sub>\2</sub>", str(escape(curled))))
-
-
-def plural(unit: str, value: Any) -> str:
-    """A unit beside its number: byte → bytes; FLOP, ratios and rates stay."""
-    if unit in ("", "1"):
-        return ""
-    return unit if value == 1 or "/" in unit or unit.isupper() or unit == "s" else unit + "s"
+    powers = _POWER.sub(lambda found: f"{found[1]} × 10{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
+    return Markup(_INDEXED.sub(r"<i>\1</i><sub>\2</sub>", str(escape(_NEGATIVE.sub("−", powers)))))
 
 
 __all__ = [
     "anchor",
+    "duration",
     "escape",
     "exact",
     "grouped",
     "number",
     "percent",
-    "plural",
+    "plain",
     "prose",
     "scientific",
     "short",

@@ -20,6 +20,8 @@ from markupsafe import Markup
 from transformer_ledger import symbolic
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.claims.claim import VERDICTS
+from transformer_ledger.claims.table import plural
+from transformer_ledger.formulas import activations as activations_formulas
 from transformer_ledger.formulas import architecture, training_compute, training_state
 from transformer_ledger.formulas import kv_cache as kv_cache_formulas
 from transformer_ledger.formulas import matmul as matmul_formulas
@@ -27,8 +29,9 @@ from transformer_ledger.formulas import parameters as parameters_formulas
 from transformer_ledger.ledger import kv_cache, matmul, parameters
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.notation import SYMBOLS
-from transformer_ledger.report import figures, numbers, whatif
+from transformer_ledger.report import figures, numbers, studies, whatif
 from transformer_ledger.report.data import columns_of, encoded
+from transformer_ledger.shrunken import COPY
 from transformer_ledger.summary import surprises
 from transformer_ledger.tables import by
 
@@ -43,6 +46,7 @@ FORMULA_MODULES = (
     kv_cache_formulas,
     matmul_formulas,
     training_compute,
+    activations_formulas,
     architecture,
 )
 MODULE_TITLES = {
@@ -51,6 +55,7 @@ MODULE_TITLES = {
     "kv_cache": "Key/value cache of one layer",
     "matmul": "Matrix products of one layer",
     "training_compute": "A whole training run",
+    "activations": "Activations kept for the backward pass",
     "architecture": "The texts’ closed forms",
 }
 MARKS = {
@@ -198,6 +203,64 @@ def agreement_summary(rows: Rows) -> list[dict[str, Any]]:
         }
         for (implementation, quantity), own in by(rows, "implementation", "quantity").items()
     ]
+
+
+def activations_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One row a model at its longest workload: totals by method and checkpointing, and what was measured of its copy."""
+    out = []
+    for model, own in by(rows, "model").items():
+        counted = [row for row in own if row["difference"] is not None]
+        loads = [row for row in own if row["workload"] != COPY and row["implementation"] == "ours"]
+        if not loads:
+            continue
+        longest = max(loads, key=lambda row: (row["context"], row["batch"]))
+        at = [row for row in loads if row["workload"] == longest["workload"] and row["dtype"] == longest["dtype"]]
+        totals = {(row["method"], row["checkpointed"]): row["bytes"] for row in at if row["scope"] == "total"}
+        out.append(
+            {
+                "model": model,
+                "batch": longest["batch"],
+                "context": longest["context"],
+                "dtype": longest["dtype"],
+                "totals": [totals.get((method, kept)) for method in ("eager", "fused") for kept in (False, True)],
+                "logits": next((row["bytes"] for row in at if row["scope"] == "logits"), None),
+                "compared": len(counted),
+                "differ": sum(row["difference"] != 0 for row in counted),
+            }
+        )
+    return out
+
+
+def fit_summary(rows: Rows) -> dict[str, Any]:
+    """What fits, by model: context and batch on every device, and the devices that train it, on the smallest one.
+
+    Of types and policies the first are shown, and the batch at the model's longest workload.
+    """
+    if not rows:
+        return {}
+    run = [row for row in rows if row["recipe"] is None and row["policy"] == "needed"]
+    types = [(row["dtype"], row["cache_dtype"]) for row in run[:1]]
+    run = [row for row in run if (row["dtype"], row["cache_dtype"]) in types]
+    trained = [row for row in rows if row["recipe"] is not None]
+    sizes = {row["device"]: (row["memory_bytes"], row["available_bytes"]) for row in rows}
+    devices = dict(sorted(sizes.items(), key=lambda pair: pair[1]))
+    smallest = next(iter(devices))
+    cells: dict[str, dict[str, dict[str, Row]]] = {}
+    for (model, device, question), own in by(run, "model", "device", "question").items():
+        chosen = max(own, key=lambda row: (row["context"] or 0, row["workload"] or ""))
+        cells.setdefault(model, {}).setdefault(device, {})[question] = chosen
+    training: dict[str, dict[str, Row]] = {}
+    for row in trained:
+        if row["device"] == smallest:
+            training.setdefault(row["model"], {})[row["recipe"]] = row
+    return {
+        "types": types[0] if types else None,
+        "devices": devices,
+        "models": cells,
+        "smallest": smallest,
+        "recipes": {row["recipe"]: row["zero_stage"] for row in trained},
+        "training": training,
+    }
 
 
 def models_summary(models: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -431,7 +494,8 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "anchor": numbers.anchor,
         "number": numbers.number,
-        "plural": numbers.plural,
+        "duration": numbers.duration,
+        "plural": plural,
         "prose": numbers.prose,
         "percent": lambda value, digits=3: "—" if value is None else numbers.percent(value, digits),
         "short": numbers.short,
@@ -458,12 +522,13 @@ def compute(
     ledger: Tables | None = None,
     experiment: Tables | None = None,
     timing: Tables | None = None,
+    study: Tables | None = None,
     provenance: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
     """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing."""
     models, recipes, report = models or {}, recipes or {}, report or {}
     verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
-    provenance, training_runs = provenance or {}, training_runs or {}
+    study, provenance, training_runs = study or {}, provenance or {}, training_runs or {}
     rows = list((claims or {}).get("claims", []))
     described = specs(models)
     labels = {name: model.get("label") or name for name, model in models.items()}
@@ -477,6 +542,8 @@ def compute(
         "cache": cache_summary(ledger.get("kv_cache", [])),
         "matmul": matmul_summary(ledger.get("matmul", [])),
         "training": list(ledger.get("training_compute", [])),
+        "activations": activations_summary(ledger.get("activations", [])),
+        "fit": fit_summary(ledger.get("fit", [])),
         "agreement": agreement_summary(ledger.get("agreement", [])),
     }
     start = report.get("whatif", {})
@@ -485,7 +552,7 @@ def compute(
     rule = training_compute.rule_flops(parameters.totals(described[example])[1], values["D"]) if "D" in values else None
     limit = report.get("rows_per_table", 3000)
     data: dict[str, Any] = {
-        "tables": full_tables({"ledger": ledger, "experiment": experiment, "timing": timing}, limit),
+        "tables": full_tables({"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}, limit),
         "cases": cases_data(verification, report.get("cases_per_claim", 200)),
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
         "whatif": {
@@ -538,6 +605,10 @@ def compute(
             example=example,
             values=values,
             timing=timing,
+            study=study,
+            studies=studies.shown(study, timing),
+            source_titles=studies.SOURCES,
+            clock_titles=studies.CLOCKS,
             provenance=provenance_shown(provenance),
             packages=_packages(provenance),
             has_whatif=bool(models and recipes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -24,6 +24,7 @@ SERIES = tuple(f"#0a0c{index:02d}" for index in range(1, 9))
 _VARIABLES = {INK: "--ink", SOFT: "--soft", RULE: "--rule", PAPER: "--paper"} | {
     colour: f"--series-{index}" for index, colour in enumerate(SERIES, 1)
 }
+WIDTH = 6.6  # inches
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -108,9 +109,15 @@ def _spread(positions: Sequence[float], gap: float) -> list[float]:
     return out
 
 
-def clipped(label: str, most: int = 20) -> str:
+def clipped(label: str, most: int = 34) -> str:
     """A label that leaves a picture's margin whole."""
     return label if len(label) <= most else label[: most - 1] + "…"
+
+
+def _margin(labels: Iterable[str], least: float = 0.1) -> float:
+    """Share of a picture's width that the longest of `labels` takes, at the pictures' one width and size of type."""
+    longest = max((len(clipped(label)) for label in labels), default=0)
+    return max(least, (12 + 4.5 * longest) / (72 * WIDTH))
 
 
 def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
@@ -153,8 +160,8 @@ def lines(
 ) -> Markup:
     """Line chart, one line a series with its name at its end; guides are named horizontal lines."""
     with style():
-        figure = Figure(figsize=(6.6, 3.5))
-        axes = figure.add_axes((0.105, 0.14, 0.655, 0.77))
+        figure = Figure(figsize=(WIDTH, 3.5))
+        axes = figure.add_axes((0.105, 0.14, 0.885 - _margin(series), 0.77))
         axes.set_xscale(x_scale)
         axes.set_yscale(y_scale)
         ends = []
@@ -210,8 +217,9 @@ def stacked_shares(name: str, title: str, description: str, shares: Mapping[str,
     parts = list(dict.fromkeys(part for row in shares.values() for part in row))
     with style():
         height = 0.62 + 0.27 * len(shares)
-        figure = Figure(figsize=(6.6, height))
-        axes = figure.add_axes((0.19, 0.02, 0.645, 1 - 0.42 / height - 0.02))
+        figure = Figure(figsize=(WIDTH, height))
+        left_edge, totals = _margin(shares), 0.16
+        axes = figure.add_axes((left_edge, 0.02, 1 - left_edge - totals, 1 - 0.42 / height - 0.02))
         axes.grid(False)
         for side in axes.spines.values():
             side.set_visible(False)
@@ -235,7 +243,8 @@ def stacked_shares(name: str, title: str, description: str, shares: Mapping[str,
                     axes.text(left[row] + width / 2, row, f"{100 * width:.0f} %", ha="center", va="center", color=PAPER)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for row, label in enumerate(labels):
-            axes.text(1.245, row, short(sum(shares[label].values()), 4), va="center", ha="right", color=INK)
+            total = 1 + totals / (1 - left_edge - totals)
+            axes.text(total, row, short(sum(shares[label].values()), 4), va="center", ha="right", color=INK)
         axes.set_yticks(range(len(labels)), [clipped(label) for label in labels])
         axes.set_xticks([])
         axes.set_xlim(0, 1)
@@ -264,7 +273,7 @@ def rotations(
     """q and k in the plane, turned by two angles in each view: (heading, angle of q, angle of k)."""
     reach = 1.15 * max(math.hypot(*q), math.hypot(*k))
     with style():
-        figure = Figure(figsize=(6.6, 2.6))
+        figure = Figure(figsize=(WIDTH, 2.6))
         for place, (heading, turn_q, turn_k) in enumerate(views):
             width = 1 / len(views)
             axes = figure.add_axes((place * width + 0.01, 0.02, width - 0.02, 0.8))
@@ -309,7 +318,7 @@ def panels(
 ) -> Markup:
     """Small line charts side by side over the same steps, each (heading, values, value it must reach or None)."""
     with style():
-        figure = Figure(figsize=(6.6, 2.1))
+        figure = Figure(figsize=(WIDTH, 2.1))
         width = 1 / len(columns)
         for place, (heading, values, goal) in enumerate(columns):
             axes = figure.add_axes((place * width + 0.012, 0.17, width - 0.03, 0.62))
@@ -358,7 +367,7 @@ def dots(
     labels = list(dict.fromkeys(label for label, _, _ in rows))
     with style():
         height = 0.85 + 0.25 * len(labels)
-        figure = Figure(figsize=(6.6, height))
+        figure = Figure(figsize=(WIDTH, height))
         axes = figure.add_axes((0.2, 0.5 / height, 0.77, 1 - 0.78 / height))
         axes.set_xscale("log")
         floor = limit * FLOOR
@@ -396,7 +405,7 @@ def dots(
 def bars(name: str, title: str, description: str, groups: Mapping[str, Sequence[tuple[str, float]]]) -> Markup:
     """Bar charts side by side, one for each heading, over the same categories."""
     with style():
-        figure = Figure(figsize=(6.6, 2.3))
+        figure = Figure(figsize=(WIDTH, 2.3))
         width = 1 / len(groups)
         for place, (heading, rows) in enumerate(groups.items()):
             axes = figure.add_axes((place * width + 0.065, 0.17, width - 0.085, 0.66))
@@ -413,8 +422,9 @@ def diverging(name: str, title: str, description: str, rows: Sequence[tuple[str,
     """Horizontal bars from zero to either side, each with its value in per cent."""
     with style():
         height = 0.55 + 0.24 * len(rows)
-        figure = Figure(figsize=(6.6, height))
-        axes = figure.add_axes((0.19, 0.45 / height, 0.75, 1 - 0.5 / height))
+        figure = Figure(figsize=(WIDTH, height))
+        left_edge = _margin(label for label, _ in rows)
+        axes = figure.add_axes((left_edge, 0.45 / height, 0.94 - left_edge, 1 - 0.5 / height))
         values = [value for _, value in rows]
         axes.barh(
             range(len(rows)), values, height=0.62, color=[SERIES[1] if value > 0 else SERIES[0] for value in values]
@@ -434,4 +444,133 @@ def diverging(name: str, title: str, description: str, rows: Sequence[tuple[str,
                 ha="left" if value >= 0 else "right", va="center", size=7.5,
             )  # fmt: skip
         axes.set_xlabel(x_label)
+        return svg(figure, name, title, description)
+
+
+def small_multiples(
+    name: str,
+    title: str,
+    description: str,
+    charts: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_ticks: Sequence[tuple[float, str]],
+    y_ticks: Sequence[tuple[float, str]] = (),
+) -> Markup:
+    """Line charts side by side, {heading: {series: points}}, on common logarithmic axes; the series named once."""
+    names = list(dict.fromkeys(label for series in charts.values() for label in series))
+    with style():
+        figure = Figure(figsize=(WIDTH, 2.75))
+        left = 0.1
+        width = (1 - left) / len(charts)
+        handles: dict[str, Any] = {}
+        first: Axes | None = None
+        for place, (heading, series) in enumerate(charts.items()):
+            axes = figure.add_axes((left + place * width, 0.16, width - 0.03, 0.62), sharex=first, sharey=first)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            for label, points in series.items():
+                index = names.index(label)
+                (handles[label],) = axes.plot(
+                    *zip(*points, strict=True),
+                    color=SERIES[index % len(SERIES)],
+                    linestyle=DASHES[index % len(DASHES)],
+                    marker="o",
+                    markersize=3.2,
+                )
+            axes.set_xticks([x for x, _ in x_ticks], [text for _, text in x_ticks])
+            if y_ticks:
+                axes.set_yticks([y for y, _ in y_ticks], [text for _, text in y_ticks])
+            else:
+                axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: _power(value)))
+            axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+            axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+            axes.tick_params(axis="y", labelleft=first is None)
+            axes.set_xlabel(x_label)
+            axes.set_title(heading)
+            first = first or axes
+        figure.text(0.005, 0.985, y_label, va="top", size=9)
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="upper right",
+            bbox_to_anchor=(0.985, 1.0),
+            ncols=len(handles),
+            handlelength=2,
+            columnspacing=1.3,
+            borderaxespad=0,
+        )
+        return svg(figure, name, title, description)
+
+
+def intervals(
+    name: str,
+    title: str,
+    description: str,
+    groups: Mapping[str, Sequence[tuple[str, float, float, float]]],
+    *,
+    x_label: str,
+) -> Markup:
+    """Values with their intervals, {group: [(label, value, low, high)]}; filled where the interval leaves 0 out."""
+    rows = [(group, *row) for group, own in groups.items() for row in own]
+    places = [place + 1.1 * list(groups).index(group) for place, (group, *_) in enumerate(rows)]
+    with style():
+        height = 0.5 + 0.24 * (places[-1] + 2)
+        figure = Figure(figsize=(WIDTH, height))
+        left = _margin(label for _, label, *_ in rows)
+        axes = figure.add_axes((left, 0.45 / height, 0.98 - left, 1 - 0.5 / height))
+        for place, (group, _, value, low, high) in zip(places, rows, strict=True):
+            colour = SERIES[list(groups).index(group) % len(SERIES)]
+            if math.isfinite(low) and math.isfinite(high):  # of one training alone there is no interval
+                axes.plot((low, high), (place, place), color=colour)
+            seen = low > 0 or high < 0
+            axes.plot(value, place, "o", markersize=5, color=colour, markerfacecolor=colour if seen else PAPER)
+        axes.axvline(0, color=SOFT, linewidth=0.8)
+        for group in groups:
+            first = places[[member for member, *_ in rows].index(group)]
+            axes.text(0.005, first - 0.95, group, transform=axes.get_yaxis_transform(), va="center", color=SOFT)
+        axes.grid(axis="y", visible=False)
+        axes.spines.left.set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.set_yticks(places, [clipped(label) for _, label, *_ in rows])
+        axes.set_ylim(places[-1] + 0.6, -1.6)
+        axes.set_xlabel(x_label)
+        return svg(figure, name, title, description)
+
+
+def counted_and_measured(
+    name: str,
+    title: str,
+    description: str,
+    groups: Mapping[str, Sequence[tuple[str, float, float]]],
+    *,
+    x_label: str,
+) -> Markup:
+    """Charts side by side, {heading: [(label, by the count, measured)]}: a ring for the count, a dot for the clock."""
+    labels = list(dict.fromkeys(label for rows in groups.values() for label, _, _ in rows))
+    largest = max(value for rows in groups.values() for _, *values in rows for value in values)
+    with style():
+        height = 0.95 + 0.27 * len(labels)
+        figure = Figure(figsize=(WIDTH, height))
+        left = _margin(labels)
+        width = (0.98 - left) / len(groups)
+        for chart, (heading, rows) in enumerate(groups.items()):
+            axes = figure.add_axes((left + chart * width, 0.45 / height, width - 0.03, 1 - 0.95 / height))
+            for label, counted, measured in rows:
+                place = labels.index(label)
+                axes.plot((counted, measured), (place, place), color=RULE, linewidth=2, zorder=1)
+                axes.plot(counted, place, "o", markersize=7, color=SOFT, markerfacecolor="none", zorder=2)
+                axes.plot(measured, place, "o", markersize=4, color=SERIES[0], zorder=3)
+                axes.annotate(
+                    short(measured, 3), (max(counted, measured), place), xytext=(7, 0), textcoords="offset points",
+                    va="center", size=7.5,
+                )  # fmt: skip
+            axes.set_xlim(0, 1.18 * largest)
+            axes.set_ylim(len(labels) - 0.5, -0.5)
+            axes.set_yticks(range(len(labels)), labels)
+            axes.tick_params(axis="y", length=0, labelleft=chart == 0)
+            axes.spines.left.set_visible(False)
+            axes.set_xlabel(x_label)
+            axes.set_title(heading)
         return svg(figure, name, title, description)

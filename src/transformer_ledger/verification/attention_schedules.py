@@ -7,6 +7,7 @@ are those of the matrix products that run. Both are counted on the executed oper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ def counted(run: Callable[[], Any], fast_bytes: int) -> dict[str, int]:
     from torch.utils.flop_counter import FlopCounterMode
 
     # An in-place product counts as nothing, silently, unless it is named.
-    in_place = {torch.ops.aten.addmm_: lambda total, left, right, **more: 2 * left[0] * left[1] * right[1]}
+    in_place = {torch.ops.aten.baddbmm_: lambda total, left, right, **more: 2 * math.prod(left) * right[2]}
     found = {"traffic": 0, "largest": 0}
 
     class Traffic(TorchDispatchMode):
