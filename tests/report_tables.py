@@ -8,8 +8,18 @@ from transformer_ledger.cases import case
 from transformer_ledger.claims import table as claims_table
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.experiment import blocked_softmax, rope_dot_product
-from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters, training_compute, training_state
+from transformer_ledger.ledger import (
+    activations,
+    agreement,
+    fit,
+    kv_cache,
+    matmul,
+    parameters,
+    training_compute,
+    training_state,
+)
 from transformer_ledger.model import from_architecture
+from transformer_ledger.tables import TABLES
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "teaching": {
@@ -73,6 +83,10 @@ RECIPES = {
 }
 WORKLOADS = {"b1-t128": {"batch": 1, "context": 128}, "b1-t4096": {"batch": 1, "context": 4096}}
 CACHE_DTYPES = ["bf16", "int4-g64"]
+DEVICES = {"small-24gb": 24 * 10**9, "large-192gb": 192 * 10**9}
+LARGEST = dict.fromkeys(
+    ("d_model", "kv_heads", "group", "head_dim", "rank", "d_ff", "experts", "vocabulary", "window"), 4
+)
 E1 = {
     "printed": {"q": [1, 2], "k": [3, -1], "frequency": 0.17, "m": 2, "n": 7, "shift": 11, "equal_angle": 0.8},
     "drawn": {
@@ -144,6 +158,140 @@ def cases() -> list[dict[str, Any]]:
     return rows
 
 
+def _row(table: str, **values: Any) -> dict[str, Any]:
+    """A row of `table` with these values and nothing else."""
+    assert set(values) <= {column.name for column in TABLES[table]}
+    return {column.name: None for column in TABLES[table]} | values
+
+
+def study() -> dict[str, Any]:
+    """Made-up rows of every study; in each table something that the page must call by its name."""
+    changes = [("dense → blocked", "schedule", 1e-15), ("learned → RoPE", "function", 7.0), (HOSTILE, "function", 0.5)]
+    kinds = ("expression", "sharing", "activation", "storage", "schedule", "loads_as_is", "retraining_needed")
+    classification = [
+        _row(
+            "study/classification",
+            change=change,
+            stated="schedule" if change == HOSTILE else decided,
+            control=False,
+            bounded_change=moved,
+            bound=1e-12,
+            change_to_bound=moved / 1e-12,
+            loss_change=moved / 10,
+            loss_change_low=moved / 20,
+            loss_change_high=moved / 5,
+            decided=decided,
+            parameters_changed=0,
+            **dict.fromkeys(kinds, decided == "function"),
+        )
+        for change, decided, moved in changes
+    ]
+    loss = [
+        _row(
+            "study/loss", model="teaching", step=step, tokens=512 * step, split=split, source=source, loss=1 + 4 / step
+        )
+        | {"floor": 0.9, "source_loss": 0.95, "excess": 0.05 + 4 / step}
+        for step in (1, 30, 60)
+        for split, source in (("training", "both"), ("held-out", "markov"))
+    ]
+    extension = [
+        _row(
+            "study/extension",
+            variant=variant,
+            budget=budget,
+            seeds=3,
+            d_ff=256,
+            parameters=109824,
+            flops=59454259200,
+            cache_bytes=16384,
+            programme="AdamW, 350 steps",
+            excess=0.5 + change,
+            spread=0.01,
+            excess_change=change,
+            excess_change_low=change - 0.1,
+            excess_change_high=change + 0.1,
+            distinguishable=abs(change) > 0.1,
+        )
+        for variant, budget, change in (
+            ("base", "parameters", 0.0),
+            ("rope", "parameters", 0.05),
+            ("gqa", "up-training", 0.3),
+            ("modern", "compute", -0.3),
+        )
+    ]
+    tensors = [
+        _row("study/extension_tensors", variant="gqa", tensor=f"layers.{layer}.attention.key.weight", status="reshaped")
+        | {"old_shape": "64 × 64", "new_shape": "32 × 64", "parameters_before": 4096, "parameters_after": 2048}
+        for layer in range(2)
+    ]
+    errors = [
+        _row("study/attention", case="4 heads", length=length, dtype="fp32", logits="peaky", method=method, tensor="dq")
+        | {"relative_rms_error": error * length, "ratio_to_fused": error / 3e-9}
+        for length in (256, 1024)
+        for method, error in (("naive", 2e-9), ("blocked", 6e-9), ("fused", 3e-9))
+    ]
+    return {
+        "classification": classification,
+        "loss": loss,
+        "extension": extension,
+        "extension_tensors": tensors,
+        "extension_runs": [_row("study/extension_runs", variant="gqa", budget="compute", seed=0, loss=1.0)],
+        "attention": errors,
+    }
+
+
+def timing() -> dict[str, Any]:
+    """Made-up rows by the clock: blocked attention at two lengths, and a product whose time outgrows its count."""
+
+    def timed(
+        case: str, part: str, flops: int, seconds: float, baseline: str | None, ratios: tuple[float, float] | None
+    ):
+        return _row(
+            "timing",
+            case=case,
+            part=part,
+            flops=flops,
+            bytes_moved=2**20,
+            flops_per_byte=flops / 2**20,
+            peak_flops_per_second=1e11,
+            peak_bytes_per_second=2.5e10,
+            bottleneck="compute",
+            expected_seconds=flops / 1e11,
+            repeats=11,
+            median_seconds=seconds,
+            q1_seconds=0.9 * seconds,
+            q3_seconds=1.1 * seconds,
+            measured_to_expected=seconds / (flops / 1e11),
+            baseline=baseline,
+            expected_ratio=ratios and ratios[0],
+            measured_ratio=ratios and ratios[1],
+            peak_bytes=flops // 100,
+            threads=1,
+            device="cpu",
+        )
+
+    lengths = {"blocked": 1.5, "fused": 1.0}
+    return {
+        "attention": [
+            timed(
+                f"{method}, T {T}, fp32",
+                "forward",
+                T * T * 1000,
+                factor * T * T * 1e-8,
+                f"fused, T {T}, fp32" if method == "blocked" else None,
+                (1.0, factor) if method == "blocked" else None,
+            )
+            for T in (512, 1024)
+            for method, factor in lengths.items()
+        ],
+        "matmul_scaling": [
+            timed("B 1, T 512", "softmax", 10**9, 0.01, None, None),
+            timed("B 1, T 1024", "softmax", 4 * 10**9, 0.155, "B 1, T 512", (4.0, 15.5)),
+            timed("B 2, T 512", "softmax", 2 * 10**9, 0.021, "B 1, T 512", (2.0, 2.1)),
+        ],
+    }
+
+
 def tables() -> dict[str, Any]:
     """The page's arguments, as the job gets them."""
     described = {name: model["spec"] for name, model in models().items()}
@@ -165,6 +313,23 @@ def tables() -> dict[str, Any]:
         "matmul": matmul.compute(described, WORKLOADS),
         "training_compute": training_compute.compute(runs),
         "agreement": agreement.compute(described, WORKLOADS, CACHE_DTYPES),
+        "activations": activations.compute(
+            described,
+            {"b1-t4096": WORKLOADS["b1-t4096"], "b1-t128": WORKLOADS["b1-t128"]},
+            {"batch": 2, "tokens": 8, "dtypes": ["bf16"], "largest": LARGEST},
+            {},
+        ),
+        "fit": [
+            _row("ledger/fit", **row)
+            for row in fit.compute(
+                described,
+                {name: {"memory_bytes": size, "reserve": 0.1} for name, size in DEVICES.items()},
+                ["bf16"],
+                WORKLOADS,
+                CACHE_DTYPES,
+                RECIPES,
+            )
+        ],
     }
     for row in ledger["parameters"]:
         row["executed"], row["difference"] = row["parameters"], 0
@@ -187,7 +352,8 @@ def tables() -> dict[str, Any]:
             "blocked_softmax": softmax["experiment/blocked_softmax"],
             "blocked_softmax_states": softmax["experiment/blocked_softmax_states"],
         },
-        "timing": {},
+        "timing": timing(),
+        "study": study(),
         "provenance": {
             f"results/experiment/{name}.parquet": {
                 "digest": "0" * 64,

@@ -24,7 +24,9 @@ SHAPES = [  # heads, key/value heads, queries, keys, blocks
 ]
 
 
-def drawn(heads: int, kv_heads: int, queries: int, keys: int, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> list:
+def drawn(
+    heads: int, kv_heads: int, queries: int, keys: int, dtype: torch.dtype = torch.float64, scale: float = 1.0
+) -> list:
     generator = torch.Generator().manual_seed(1)
     shapes = [(2, heads, queries, 4), (2, kv_heads, keys, 4), (2, kv_heads, keys, 6), (2, heads, queries, 6)]
     q, k, v, grad = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)

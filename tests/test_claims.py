@@ -72,6 +72,27 @@ def test_bits_are_compared_not_values():
     assert differing(np.array([math.nan]), np.array([math.nan])) == 0
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (32768, "parameter", "32,768 parameters"),
+        (1, "parameter", "1 parameter"),
+        (0, "pair", "0 pairs"),
+        (11.4, "day", "11.4 days"),
+        (16, "byte/parameter", "16 bytes/parameter"),
+        (2, "FLOP per weight and token", "2 FLOP per weight and token"),
+        (6 * 10**24, "FLOP", "6e+24 FLOP"),
+        (Fraction(5, 8), "", "5/8"),
+        (1.04397, "%", "1.04397 %"),
+        (2.5, "s", "2.5 s"),
+        (4.0, "rad/token", "4 rad/token"),
+        (math.nan, "nat", "nan nats"),
+    ],
+)
+def test_values_are_shown_with_their_units(value, unit, text):
+    assert table.shown(case("A1.1", "c", "exact", "q", value, "<=", 0, unit=unit)) == text
+
+
 def test_the_registry_is_whole():
     identifiers = [claim.id for claim in table.CLAIMS]
     assert len(set(identifiers)) == len(identifiers)

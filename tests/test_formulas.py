@@ -13,7 +13,16 @@ from transformer_ledger.formulas import architecture, kv_cache, matmul, paramete
 from transformer_ledger.formulas.text import text
 from transformer_ledger.notation import SYMBOLS
 
-MODULES = ("architecture", "kv_cache", "matmul", "norms", "parameters", "training_compute", "training_state")
+MODULES = (
+    "activations",
+    "architecture",
+    "kv_cache",
+    "matmul",
+    "norms",
+    "parameters",
+    "training_compute",
+    "training_state",
+)
 
 
 def formulas():

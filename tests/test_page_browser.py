@@ -118,6 +118,17 @@ def test_a_link_into_a_closed_box_opens_it(opened):
     assert page.locator("#table-ledger-matmul tbody tr").count() == 100
 
 
+def test_boxes_wider_than_the_screen_say_so(opened):
+    page = opened("#table-ledger-matmul", width=360)
+    page.wait_for_function("document.querySelector('#summary-parameters .scroll.wide')")
+    page.wait_for_function("document.querySelector('#table-ledger-matmul .scroll.wide')")
+    hint = "getComputedStyle(document.querySelector('#summary-parameters .scroll'), '::before').content"
+    assert "scroll sideways" in page.evaluate(hint)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.wait_for_function("!document.querySelector('#summary-parameters .scroll.wide')")
+    assert page.evaluate(hint) == "none"
+
+
 def test_theme_follows_the_system_and_the_switch(opened):
     page = opened(color_scheme="dark")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -95,6 +95,17 @@ def test_what_comes_from_the_config_is_text(html):
     assert all("</" not in text and "<!--" not in text for text in scripts)
 
 
+@pytest.mark.parametrize("stem", ["study", "timing", "activations", "fit", *report_tables.study(), "matmul_scaling"])
+def test_page_is_whole_without_one_table(tables, stem):
+    less = {
+        kind: {name: rows for name, rows in tables[kind].items() if name != stem and kind != stem}
+        for kind in ("study", "timing", "ledger")
+    }
+    found = Page(page.compute(**{**tables, **less}))
+    assert found.open == []
+    assert set(found.links) <= set(found.ids)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_page_is_whole_without_one_kind_of_input(tables, kind):
     found = Page(page.compute(**{name: value for name, value in tables.items() if name != kind}))
@@ -103,7 +114,8 @@ def test_page_is_whole_without_one_kind_of_input(tables, kind):
 
 
 def test_page_is_whole_where_tables_have_no_rows(tables):
-    empty = {kind: {stem: [] for stem in tables[kind]} for kind in ("claims", "verification", "ledger", "experiment")}
+    kinds = ("claims", "verification", "ledger", "experiment", "study", "timing")
+    empty = {kind: {stem: [] for stem in tables[kind]} for kind in kinds}
     found = Page(page.compute(**{**tables, **empty}))
     assert set(found.links) <= set(found.ids)
 
@@ -155,6 +167,77 @@ def test_llama_3_8b_misses_the_rule_by_13_per_cent(html):
         r'<tr><th scope="row">Llama 3 8B</th>.*?</tr>', html[html.index('id="summary-parameters"') :], re.S
     )[0]
     assert all(figure in row for figure in ("8,030,261,248", "6,967,787,520", "+13.2 %"))
+
+
+def section(html: str, name: str, tag: str = "table") -> str:
+    """The part of the page from the element `name` to the end of its table (or other element)."""
+    start = html.index(f'id="{name}"')
+    return html[start : html.index(f"</{tag}>", start)]
+
+
+# ------------------------------------------------------------------------------------------------ studies, the clock
+
+
+def test_a_difference_within_the_seeds_spread_is_called_so(html):
+    rows = dict(
+        re.findall(r'<tr><th scope="row">(\w+)</th>.*?<td>([^<]*)</td></tr>', section(html, "summary-extension"))
+    )
+    assert rows == {
+        "base": "—",
+        "rope": "within the seeds’ spread",
+        "gqa": "worse than the base",
+        "modern": "better than the base",
+    }
+
+
+def test_what_the_text_calls_otherwise_stands_out(html):
+    table = section(html, "summary-classification")
+    assert table.count('class="off">schedule') == 1
+    assert [table.count(f'class="decided {kind}"') for kind in ("schedule", "function")] == [1, 2]
+
+
+def test_equal_tensors_of_several_layers_are_one_line(html):
+    assert re.search(r"<code>attention.key.weight</code> 64 × 64 → 32 × 64, 2 times", section(html, "summary-tensors"))
+
+
+def test_doubling_the_length_is_measured_on_the_longest(html):
+    assert "From 512 to 1,024 tokens" in html
+    assert "4 times the operations and takes 4 times as long" in html
+    table = section(html, "summary-clock-attention")
+    assert "T 1024" in table
+    assert "T 512, fp32</th>" not in table
+    assert "<td>compute</td>" in section(html, "summary-clock-matmul_scaling".replace("_", "-"))
+
+
+def test_studies_say_what_blocked_attention_is_not(html):
+    assert "deletes no query–key pair, and it does not make attention linear" in html
+
+
+# ------------------------------------------------------------------------------------------------ fit, activations
+
+
+def test_fit_shows_the_first_types_on_every_device(tables):
+    fit = page.fit_summary(tables["ledger"]["fit"])
+    assert list(fit["devices"]) == ["small-24gb", "large-192gb"]
+    assert fit["types"] == ("bf16", "bf16")
+    own = fit["models"]["llama-3-8b"]
+    assert own["large-192gb"]["longest context"]["limit"] == "context"
+    assert own["small-24gb"]["largest batch"]["context"] == 4096
+    assert fit["models"]["experts"]["small-24gb"]["longest context"]["limit"] == "weights"
+
+
+def test_models_that_do_not_fit_say_no(html):
+    row = re.search(r'<tr><th scope="row">&lt;script.*?</tr>', section(html, "summary-fit"), re.S)[0]
+    assert row.count('title="the weights alone do not fit"') == 1
+    assert 'title="the model’s whole context"' in row
+
+
+def test_activations_are_those_of_the_longest_workload(tables):
+    rows = {row["model"]: row for row in page.activations_summary(tables["ledger"]["activations"])}
+    assert (rows["llama-3-8b"]["context"], rows["teaching"]["context"]) == (4096, 128)
+    eager, kept, fused, fused_kept = rows["llama-3-8b"]["totals"]
+    assert eager > fused > kept == fused_kept
+    assert rows["llama-3-8b"]["logits"] == 4 * 4096 * 128256 + 8 * 4096 + 4
 
 
 # ------------------------------------------------------------------------------------------------ what if
@@ -242,6 +325,19 @@ def test_sizes_say_which_unit():
     assert "1,023 bytes" in numbers.size(1023)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.3709, "1.37 s"), (0.0243, "24.3 ms"), (8.4e-05, "84 µs"), (2e-9, "2 ns"), (0.0, "0 ns"), (None, "—")],
+)
+def test_times_say_which_unit(seconds, text):
+    assert numbers.plain(numbers.duration(seconds)) == text
+
+
+def test_prose_sets_powers_of_ten_and_minus_signs():
+    assert numbers.prose("6.3e+24 FLOP; 4.44089e-16") == "6.3 × 10²⁴ FLOP; 4.44089 × 10⁻¹⁶"
+    assert numbers.prose("-0.52 %, llama-3.1-405b, 2e5x") == "−0.52 %, llama-3.1-405b, 2e5x"
+
+
 def test_prose_sets_subscripts_and_escapes():
     assert numbers.prose("2d·h_kv·d_h <b>") == "2d·<i>h</i><sub>kv</sub>·<i>d</i><sub>h</sub> &lt;b&gt;"
     assert numbers.prose("attention_schedules") == "attention_schedules"
@@ -256,6 +352,19 @@ def test_pictures_take_their_colours_from_the_page_and_name_themselves(tables):
     assert colours <= {"#ffffff", "#000000"}
     assert "var(--series-1)" in drawn
     assert all(name.startswith("picture-cache") for name in re.findall(r'\bid="([^"]*)"', drawn))
+
+
+def test_long_names_take_room_instead_of_being_cut():
+    name = "the model of text A, section 7"
+    drawn = pictures.stacked_shares("p", "t", "d", {name: {"head": 1, "attention": 3}})
+    assert f">{name}<" in drawn
+    assert "…" not in drawn
+
+
+def test_one_training_alone_has_no_interval():
+    drawn = pictures.intervals("p", "t", "d", {"g": [("rope", 0.1, float("-inf"), float("inf"))]}, x_label="x")
+    assert "nan" not in drawn.lower()
+    assert "inf" not in drawn
 
 
 def test_labels_at_line_ends_keep_their_distance():

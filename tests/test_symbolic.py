@@ -7,12 +7,20 @@ import pytest
 import sympy
 
 from transformer_ledger import symbolic
-from transformer_ledger.formulas import architecture, kv_cache, matmul, parameters, training_compute, training_state
+from transformer_ledger.formulas import (
+    activations,
+    architecture,
+    kv_cache,
+    matmul,
+    parameters,
+    training_compute,
+    training_state,
+)
 from transformer_ledger.notation import SYMBOLS
 
 FORMULAS = {
     f"{module.__name__.rsplit('.', 1)[1]}.{name}": function
-    for module in (architecture, kv_cache, matmul, parameters, training_compute, training_state)
+    for module in (activations, architecture, kv_cache, matmul, parameters, training_compute, training_state)
     for name, function in vars(module).items()
     if hasattr(function, "__wrapped__") and function.__module__ == module.__name__
 }

@@ -48,7 +48,7 @@ def test_every_table_carries_what_it_was_made_from(finished):
 def test_one_experiment_alone(project):
     target = "results/experiment/rope_dot_product.parquet"
     (project / target).unlink()
-    done = snakemake(project, *MINIMAL, target)
+    done = snakemake(project, target, *MINIMAL)
     assert done.returncode == 0
     assert tables.read(project / target, "experiment/rope_dot_product")
 

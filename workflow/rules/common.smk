@@ -1,7 +1,10 @@
 # The checked config and a job's spec, for all rules.
 import os
 import sys
+import time
 from pathlib import Path
+
+STARTED = time.time()
 
 # The jobs run the interpreter that runs Snakemake, with the package as it lies in src/, installed or not.
 SOURCE = Path(workflow.basedir, "src")
@@ -34,9 +37,10 @@ def spec(job, *files):
 
 
 def close(current):
-    """Remove tables that nothing in the config makes any more, then show the summary of the run."""
+    """Remove tables that nothing in the config makes any more, then show the summary if this run made one."""
     from transformer_ledger.stale import prune
 
     prune(current)
-    if Path("results/summary.txt").exists():
-        print(Path("results/summary.txt").read_text(encoding="utf-8"), flush=True)
+    summary = Path("results/summary.txt")
+    if summary.exists() and summary.stat().st_mtime >= STARTED:
+        print(summary.read_text(encoding="utf-8"), flush=True)

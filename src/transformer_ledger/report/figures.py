@@ -31,7 +31,7 @@ def powers(low: int, high: int) -> list[int]:
     return out if out and out[-1] == high else [*out, high]
 
 
-def ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
+def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
     """Powers of two (or of ten) in the range of `values` as axis ticks, not more than `most`."""
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
     step = max(1, math.ceil((high - low + 1) / most))
@@ -68,7 +68,7 @@ def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, s
         y_label="cache of one sequence, bf16",
         x_scale="log",
         y_scale="log",
-        x_ticks=ticks([x for x, _ in points]),
+        x_ticks=_ticks([x for x, _ in points]),
         y_ticks=byte_ticks([y for _, y in points]),
     )
 
@@ -97,7 +97,7 @@ def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], l
         x_label="tokens in the sequence",
         y_label="QKᵀ and weighted values, % of forward FLOPs",
         x_scale="log",
-        x_ticks=ticks(lengths),
+        x_ticks=_ticks(lengths),
         bottom=0,
         top=100,
     )
@@ -149,7 +149,7 @@ def rotation_error(rows: Rows) -> Markup | None:
         y_label="largest error of cos and sin",
         x_scale="log",
         y_scale="log",
-        x_ticks=ticks(xs),
+        x_ticks=_ticks(xs),
     )
 
 
@@ -176,7 +176,7 @@ def saturation(rows: Rows) -> Markup | None:
         x_label="width of a head, dₖ",
         y_label="mean largest probability of a row",
         x_scale="log",
-        x_ticks=ticks([x for points in series.values() for x, _ in points]),
+        x_ticks=_ticks([x for points in series.values() for x, _ in points]),
         marks=True,
         bottom=0,
         top=1,

@@ -83,9 +83,8 @@ def duration(value: float | None, digits: int = 3) -> Markup:
     """Seconds as s, ms, µs or ns, the seconds themselves as the exact value."""
     if value is None:
         return number(None)
-    for power, unit in ((0, "s"), (-3, "ms"), (-6, "µs"), (-9, "ns")):
-        if abs(value) >= 10.0**power or power == -9:
-            break
+    units = ((0, "s"), (-3, "ms"), (-6, "µs"))
+    power, unit = next((pair for pair in units if abs(value) >= 10.0 ** pair[0]), (-9, "ns"))
     return _two(f"{short(value / 10.0**power, digits)} {unit}", f"{exact(value)} s")
 
 

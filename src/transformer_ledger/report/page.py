@@ -213,7 +213,7 @@ def activations_summary(rows: Rows) -> list[dict[str, Any]]:
         loads = [row for row in own if row["workload"] != COPY and row["implementation"] == "ours"]
         if not loads:
             continue
-        longest = max(loads, key=lambda row: (row["context"], row["batch"]))
+        longest = max(loads, key=lambda row: (row["context"], -row["batch"]))
         at = [row for row in loads if row["workload"] == longest["workload"] and row["dtype"] == longest["dtype"]]
         totals = {(row["method"], row["checkpointed"]): row["bytes"] for row in at if row["scope"] == "total"}
         out.append(
@@ -607,7 +607,7 @@ def compute(
             timing=timing,
             study=study,
             studies=studies.shown(study, timing),
-            source_titles=studies.SOURCES,
+            source_title=studies.source_title,
             clock_titles=studies.CLOCKS,
             provenance=provenance_shown(provenance),
             packages=_packages(provenance),

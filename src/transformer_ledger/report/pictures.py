@@ -461,13 +461,13 @@ def small_multiples(
     """Line charts side by side, {heading: {series: points}}, on common logarithmic axes; the series named once."""
     names = list(dict.fromkeys(label for series in charts.values() for label in series))
     with style():
-        figure = Figure(figsize=(WIDTH, 2.75))
+        figure = Figure(figsize=(WIDTH, 2.65))
         left = 0.1
         width = (1 - left) / len(charts)
         handles: dict[str, Any] = {}
         first: Axes | None = None
         for place, (heading, series) in enumerate(charts.items()):
-            axes = figure.add_axes((left + place * width, 0.16, width - 0.03, 0.62), sharex=first, sharey=first)
+            axes = figure.add_axes((left + place * width, 0.165, width - 0.03, 0.635), sharex=first, sharey=first)
             axes.set_xscale("log")
             axes.set_yscale("log")
             for label, points in series.items():
@@ -487,6 +487,7 @@ def small_multiples(
             axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
             axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
             axes.tick_params(axis="y", labelleft=first is None)
+            axes.margins(x=0.05 * len(charts))  # neighbours' first and last ticks keep apart
             axes.set_xlabel(x_label)
             axes.set_title(heading)
             first = first or axes
@@ -494,8 +495,8 @@ def small_multiples(
         figure.legend(
             handles.values(),
             handles.keys(),
-            loc="upper right",
-            bbox_to_anchor=(0.985, 1.0),
+            loc="upper left",
+            bbox_to_anchor=((24 + 4.5 * len(y_label)) / (72 * WIDTH), 1.0),
             ncols=len(handles),
             handlelength=2,
             columnspacing=1.3,
@@ -551,17 +552,25 @@ def counted_and_measured(
     labels = list(dict.fromkeys(label for rows in groups.values() for label, _, _ in rows))
     largest = max(value for rows in groups.values() for _, *values in rows for value in values)
     with style():
-        height = 0.95 + 0.27 * len(labels)
+        height = 1.05 + 0.27 * len(labels)
         figure = Figure(figsize=(WIDTH, height))
         left = _margin(labels)
+        ring: dict[str, Any] = {
+            "marker": "o",
+            "markersize": 7,
+            "color": SOFT,
+            "markerfacecolor": "none",
+            "linestyle": "none",
+        }
+        dot: dict[str, Any] = {"marker": "o", "markersize": 4, "color": SERIES[0], "linestyle": "none"}
         width = (0.98 - left) / len(groups)
         for chart, (heading, rows) in enumerate(groups.items()):
-            axes = figure.add_axes((left + chart * width, 0.45 / height, width - 0.03, 1 - 0.95 / height))
+            axes = figure.add_axes((left + chart * width, 0.45 / height, width - 0.03, 1 - 1.05 / height))
             for label, counted, measured in rows:
                 place = labels.index(label)
                 axes.plot((counted, measured), (place, place), color=RULE, linewidth=2, zorder=1)
-                axes.plot(counted, place, "o", markersize=7, color=SOFT, markerfacecolor="none", zorder=2)
-                axes.plot(measured, place, "o", markersize=4, color=SERIES[0], zorder=3)
+                axes.plot(counted, place, zorder=2, label="by the count", **ring)
+                axes.plot(measured, place, zorder=3, label="by the clock", **dot)
                 axes.annotate(
                     short(measured, 3), (max(counted, measured), place), xytext=(7, 0), textcoords="offset points",
                     va="center", size=7.5,
@@ -573,4 +582,14 @@ def counted_and_measured(
             axes.spines.left.set_visible(False)
             axes.set_xlabel(x_label)
             axes.set_title(heading)
+        handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="upper left",
+            bbox_to_anchor=(left, 1.0),
+            ncols=2,
+            handletextpad=0.1,
+            borderaxespad=0,
+        )
         return svg(figure, name, title, description)

@@ -246,6 +246,7 @@
     host.append(frame);
     new Table(frame, table, columns, rows, { filter: rows.length > 5, name });
     frame.append(box);
+    watch(box);
   };
   const opened = (details) => {
     const { table, cases, total } = details.dataset;
@@ -261,6 +262,14 @@
   for (const details of document.querySelectorAll("details[data-table], details[data-cases]")) {
     details.addEventListener("toggle", () => details.open && opened(details));
   }
+
+  // ---------------------------------------------------------------- boxes whose content is wider than they are
+  const wide = new ResizeObserver((entries) => {
+    const over = entries.map(({ target }) => target.scrollWidth > target.clientWidth + 1);
+    entries.forEach(({ target }, index) => target.classList.toggle("wide", over[index]));
+  });
+  const watch = (box) => wide.observe(box);
+  document.querySelectorAll("figure .scroll, .table .scroll").forEach(watch);
 
   // ---------------------------------------------------------------- claims by verdict
   const filters = document.getElementById("claim-filters");

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from transformer_ledger.report import pictures
-from transformer_ledger.report.figures import byte_ticks, ticks
+from transformer_ledger.report.figures import byte_ticks
 from transformer_ledger.report.numbers import duration, plain, short, size
 from transformer_ledger.tables import by
 
@@ -34,6 +34,11 @@ SOURCES = {"markov": "second-order source", "recall": "associative recall", "bot
 # ---------------------------------------------------------------------------------------------- the checkpoint
 
 
+def source_title(name: str) -> str:
+    """A source of training data in words."""
+    return SOURCES.get(name, name)
+
+
 def loss_summary(rows: Rows) -> list[Mapping[str, Any]]:
     """The last held-out row of each source."""
     return [own[-1] for own in by([row for row in rows if row["split"] == "held-out"], "source").values()]
@@ -43,7 +48,7 @@ def loss_curve(rows: Rows) -> Markup | None:
     """Held-out loss of each source and training loss against steps, with the floors that no model gets under."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        label = "training" if row["split"] == "training" else SOURCES.get(row["source"], row["source"])
+        label = "training" if row["split"] == "training" else source_title(row["source"])
         series.setdefault(label, []).append((row["step"], row["loss"]))
     if not series:
         return None
@@ -83,7 +88,9 @@ def extension_summary(rows: Rows) -> list[dict[str, Any]]:
     """The variants by budget, each with what its difference from the base comes to."""
     order = list(BUDGETS)
     ordered = sorted(rows, key=lambda row: order.index(row["budget"]) if row["budget"] in order else len(order))
-    return [{**row, "outcome": _outcome(row), "budget_text": BUDGETS.get(row["budget"], row["budget"])} for row in ordered]
+    return [
+        {**row, "outcome": _outcome(row), "budget_text": BUDGETS.get(row["budget"], row["budget"])} for row in ordered
+    ]
 
 
 def extension_changes(rows: Rows) -> Markup | None:
@@ -100,7 +107,9 @@ def extension_changes(rows: Rows) -> Markup | None:
         "Held-out loss against the base",
         "; ".join(
             f"{group}: "
-            + ", ".join(f"{label} {short(value, 3)} ({short(low, 3)} to {short(high, 3)})" for label, value, low, high in own)
+            + ", ".join(
+                f"{label} {short(value, 3)} ({short(low, 3)} to {short(high, 3)})" for label, value, low, high in own
+            )
             for group, own in groups.items()
         )
         + ".",
@@ -110,26 +119,23 @@ def extension_changes(rows: Rows) -> Markup | None:
 
 
 def tensor_changes(rows: Rows) -> list[dict[str, Any]]:
-    """One row a variant: which tensors it reshapes, adds and drops, the layers taken together."""
+    """One row a variant: which tensors it reshapes, adds and drops, those of all layers as one with their number."""
     out = []
     for variant, own in by(rows, "variant").items():
-        named: dict[str, Counter[str]] = {"reshaped": Counter(), "new": Counter(), "gone": Counter()}
+        changes: Counter[tuple[str, str, str]] = Counter()
         for row in own:
-            if row["status"] in named:
+            if row["status"] != "same":
                 shape = " → ".join(row[key] for key in ("old_shape", "new_shape") if row[key])
-                named[row["status"]][f"{re.sub(r'layers[.][0-9]+[.]', '', row['tensor'])}, {shape}"] += 1
+                changes[row["status"], re.sub(r"^layers[.][0-9]+[.]", "", row["tensor"]), shape] += 1
         out.append(
             {
                 "variant": variant,
                 "same": sum(row["parameters_after"] for row in own if row["status"] == "same"),
                 "total": sum(row["parameters_after"] or 0 for row in own),
-                **{
-                    status: [f"{text}{f' (× {count})' if count > 1 else ''}" for text, count in found.items()]
-                    for status, found in named.items()
-                },
+                "changes": [(*change, count) for change, count in changes.items()],
             }
         )
-    return [row for row in out if row["reshaped"] or row["new"] or row["gone"]]
+    return [row for row in out if row["changes"]]
 
 
 # ---------------------------------------------------------------------------------------------- attention
@@ -146,7 +152,9 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
     """For each type, kind of logits and tensor the largest relative error of each method, over cases and lengths."""
     out = []
     for (dtype, logits, tensor), own in by(rows, "dtype", "logits", "tensor").items():
-        ratios = [row["ratio_to_fused"] for row in own if row["method"] == "blocked" and row["ratio_to_fused"] is not None]
+        ratios = [
+            row["ratio_to_fused"] for row in own if row["method"] == "blocked" and row["ratio_to_fused"] is not None
+        ]
         out.append(
             {
                 "dtype": dtype,
@@ -271,7 +279,7 @@ def plain_duration(seconds: float) -> str:
     return plain(duration(seconds))
 
 
-def plain_size(bytes_: int) -> str:
+def plain_size(bytes_: float) -> str:
     """A size as text alone."""
     return plain(size(int(bytes_)))
 
@@ -303,7 +311,9 @@ def scaling(rows: Rows) -> Markup | None:
     groups: dict[str, list[tuple[str, float, float]]] = {}
     for row in compared(rows):
         own, base = sizes(row["case"]), sizes(row["baseline"])
-        grown = [f"{name} × {short(own[name] / base[name])}" for name in own if name in base and own[name] != base[name]]
+        grown = [
+            f"{name} × {short(own[name] / base[name])}" for name in own if name in base and own[name] != base[name]
+        ]
         if grown and row["expected_ratio"] is not None and row["measured_ratio"] is not None:
             label = f"{row['part']} ({row['bottleneck']})"
             groups.setdefault(", ".join(grown), []).append((label, row["expected_ratio"], row["measured_ratio"]))
@@ -332,7 +342,12 @@ def shown(study: Tables, timing: Tables) -> dict[str, Any]:
         "extension": {
             "rows": extension_summary(extension),
             "picture": extension_changes(extension),
-            "programmes": sorted({(row["budget"], row["programme"]) for row in extension if row["programme"]}),
+            "programmes": {
+                programme: ", ".join(dict.fromkeys(row["budget"] for row in own))
+                for programme, own in by(extension_summary(extension), "programme").items()
+                if programme
+            },
+            "seeds": sorted({row["seeds"] for row in extension}),
             "tensors": tensor_changes(study.get("extension_tensors", [])),
         },
         "attention": {
