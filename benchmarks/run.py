@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from transformer_ledger import jobs  # noqa: E402
 from transformer_ledger.config import load  # noqa: E402
 
-THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def cost(command: list[str], folder: Path) -> tuple[float, float]:

@@ -308,11 +308,11 @@ def test_values_of_the_command_line(load):
 def test_overlay_wins_and_the_command_line_wins_over_it(load, problems):
     overlay = "models:\n\n  modern: {architecture: {layers: x}}"
     assert problems(overlay) == [
-        "over.yaml:3: models.modern.architecture.layers: 'x' is not an integer; allowed: an integer from 1 to 10000"
+        "over.yaml:3: models.modern.architecture.layers: 'x' is not an integer; allowed: an integer from 1 to 2048"
     ]
     assert load(overlay, ["models={modern: {architecture: {layers: 5}}}"])
     assert problems(overlay, ["models={modern: {architecture: {layers: y}}}"]) == [
-        "--config: models.modern.architecture.layers: 'y' is not an integer; allowed: an integer from 1 to 10000"
+        "--config: models.modern.architecture.layers: 'y' is not an integer; allowed: an integer from 1 to 2048"
     ]
 
 
@@ -342,7 +342,7 @@ def test_merge_keys(load):
 # Problems: each in one line that names file, line, key, value and what is right
 
 LAYERS = "models.b.architecture"
-INTEGER = "is not an integer; allowed: an integer from 1 to 10000"
+INTEGER = "is not an integer; allowed: an integer from 1 to 2048"
 WRONG_ARCHITECTURES = {
     "misspelt key": ({"layerz": 3}, 13, ".layerz: unknown key (did you mean 'layers'?)"),
     "text": ({"layers": "three"}, 4, f".layers: 'three' {INTEGER}"),
@@ -355,15 +355,15 @@ WRONG_ARCHITECTURES = {
     "octal": ({"layers": "010"}, 4, ".layers: 010 means 8 in YAML 1.1; write the number meant plainly"),
     "base 60": ({"layers": "1:30"}, 4, ".layers: 1:30 means 90 in YAML 1.1; write the number meant plainly"),
     "leading zero": ({"layers": "08"}, 4, f".layers: '08' {INTEGER}"),
-    "negative": ({"layers": -3}, 4, ".layers: -3 is out of range; allowed: an integer from 1 to 10000"),
-    "huge": ({"layers": 10**9}, 4, ".layers: 1000000000 is out of range; allowed: an integer from 1 to 10000"),
-    "nan": ({"layers": ".nan"}, 4, ".layers: nan is not a finite number; allowed: an integer from 1 to 10000"),
+    "negative": ({"layers": -3}, 4, ".layers: -3 is out of range; allowed: an integer from 1 to 2048"),
+    "huge": ({"layers": 10**9}, 4, ".layers: 1000000000 is out of range; allowed: an integer from 1 to 2048"),
+    "nan": ({"layers": ".nan"}, 4, ".layers: nan is not a finite number; allowed: an integer from 1 to 2048"),
     "infinite": (
         {"norm_epsilon": "-.inf"},
         13,
         ".norm_epsilon: -inf is not a finite number; allowed: a number from 0 to 1",
     ),
-    "null": ({"layers": "null"}, 4, ".layers: missing; wanted: an integer from 1 to 10000 (Layers [layer])"),
+    "null": ({"layers": "null"}, 4, ".layers: missing; wanted: an integer from 1 to 2048 (Layers [layer])"),
     "zero heads": ({"heads": 0}, 6, ".heads: 0 is out of range; allowed: an integer from 1 to 65536"),
     "not dividing": ({"heads": 5}, 6, ".heads: 5 does not divide d_model 64; give head_dim or a divisor of d_model"),
     "not grouping": ({"kv_heads": 3}, 13, ".kv_heads: 3 does not divide heads 4; allowed: the divisors of 4"),
@@ -462,6 +462,11 @@ WRONG_OVERLAYS = [
         "training_runs: {x: {model: llama-3-8, tokens: 1}}",
         "training_runs.x.model",
         "'llama-3-8' is not a model of this config (did you mean 'llama-3-8b'?)",
+    ),
+    (
+        "training_runs: {x: {model: gpt2, tokens: 1, context: 5000}}",
+        "training_runs.x.context",
+        "5000 is longer than gpt2's context; allowed: at most 1024",
     ),
     (
         "verification: {training_state: {models: [teachin]}}",

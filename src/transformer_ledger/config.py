@@ -654,6 +654,17 @@ def _within(spec: ModelSpec) -> None:
             raise ModelError(name, f"{value} is out of range; allowed: {allowed(part)}")
 
 
+def _contexts(config: Mapping[str, Any], problems: _Problems) -> None:
+    """A training on sequences longer than the model's context is none of that model."""
+    for name, run in config["training_runs"].items():
+        key = ("training_runs", name, "context")
+        spec = config["models"].get(run.get("model"), {}).get("spec")
+        if spec and run.get("context") and not problems.concerns(key) and run["context"] > spec["context"]:
+            problems.add(
+                key, f"{run['context']} is longer than {run['model']}'s context; allowed: at most {spec['context']}"
+            )
+
+
 def load(
     config: Mapping[str, Any], files: Sequence[str | Path], arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -676,6 +687,7 @@ def load(
         for name, entry in normal["models"].items():
             if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
                 normal["models"][name] = made
+        _contexts(normal, problems)
     problems.stop()
     return dict(normal)
 

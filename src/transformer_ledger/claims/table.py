@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -34,6 +35,14 @@ def shown(row: Mapping[str, Any]) -> str:
     else:
         text = f"{float(value):.6g}"
     return f"{text} {plural(row['unit'], value)}".strip()
+
+
+def _labelled(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Headline rows with what they measured; the case is named where two rows measured the same thing."""
+    count = Counter(row["quantity"] for row in rows)
+    return [
+        (f"{row['quantity']} ({row['case']})" if count[row["quantity"]] > 1 else row["quantity"], row) for row in rows
+    ]
 
 
 def _largest_ratio(rows: Sequence[Mapping[str, Any]]) -> float | None:
@@ -69,7 +78,7 @@ def compute(*, verification: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
                 "section": claim.section,
                 "statement": claim.statement,
                 "printed": claim.printed,
-                "value": "; ".join(f"{row['quantity']}: {shown(row)}" for row in headlines) or None,
+                "value": "; ".join(f"{label}: {shown(row)}" for label, row in _labelled(headlines)) or None,
                 "verdict": found,
                 "registered": claim.registered,
                 # A claim that no verification measured is open, not surprising; neither is one with edited settings.

@@ -114,7 +114,7 @@ _NEGATIVE = re.compile(r"(?<![\w)\]-])-(?=\d)")
 def prose(text: str | None) -> Markup:
     """Escaped text in which d_h and its kin stand with a subscript, and 6.3e+24 as a power of ten."""
     curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
-    powers = _POWER.sub(lambda found: f"{found[1]} × 10{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
+    powers = _POWER.sub(lambda found: f"{found[1]}\u00a0×\u00a010{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
     return Markup(_INDEXED.sub(r"<i>\1</i><sub>\2</sub>", str(escape(_NEGATIVE.sub("−", powers)))))
 
 

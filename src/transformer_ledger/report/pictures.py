@@ -249,9 +249,9 @@ def stacked_shares(name: str, title: str, description: str, shares: Mapping[str,
         axes.set_xticks([])
         axes.set_xlim(0, 1)
         axes.set_ylim(len(labels) - 0.5, -0.5)
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1.0),
+        figure.legend(
+            loc="upper left",
+            bbox_to_anchor=(0.01, 1.0),
             ncols=len(parts),
             handlelength=0.9,
             handleheight=0.9,
@@ -433,7 +433,7 @@ def diverging(name: str, title: str, description: str, rows: Sequence[tuple[str,
         axes.grid(axis="y", visible=False)
         low, high = min(0.0, *values), max(0.0, *values)
         room = 0.1 * ((high - low) or 1)
-        axes.set_xlim(low - (1.4 * room if low < 0 else 0), high + room)
+        axes.set_xlim(low - (2 * room if low < 0 else 0), high + room)
         axes.spines.left.set_visible(False)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_yticks(range(len(rows)), [clipped(label) for label, _ in rows])

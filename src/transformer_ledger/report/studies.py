@@ -80,8 +80,8 @@ def _outcome(row: Mapping[str, Any]) -> str:
     if row["variant"] == "base":
         return "—"
     if not row["distinguishable"]:
-        return "within the seeds’ spread"
-    return "worse than the base" if row["excess_change"] > 0 else "better than the base"
+        return "within the spread"
+    return "worse" if row["excess_change"] > 0 else "better"
 
 
 def extension_summary(rows: Rows) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -107,10 +108,11 @@ def _count_rows(
                     case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "operations, against the dense form's", cut["flops"],
                          ">=", dense["flops"], **named),
                     case("B9.1", f"blocked, {way}, {mask}, {where} and twice that", "exact", "growth of the operations",
-                         twice["flops"] // cut["flops"], "==", 4, headline=way == "forward", **{**named, "unit": ""}),
+                         Fraction(twice["flops"], cut["flops"]), "==", 4, headline=way == "forward", **{**named, "unit": ""}),
                 ]  # fmt: skip
             rows += [
-                case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "traffic, against the dense form's", cut["traffic"], "<=",
+                case("B9.1", f"blocked, {way}, {mask}, {where}", "exact",
+                     f"traffic, where the dense form's is {dense['traffic']:,} bytes", cut["traffic"], "<=",
                      dense["traffic"] - 1, bound_source="less than the dense form's", unit="byte", backend="torch",
                      headline=causal and way == "forward"),
                 case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "largest tensor, against the plane of scores",
@@ -126,7 +128,7 @@ def _count_rows(
     local = [counted(_local(T, heads, head_dim, width, seed), fast_bytes)["flops"] for T in (length, 2 * length)]
     rows.append(
         case("B9.1", f"every run of {width} tokens by itself, {where} and twice that", "control", "growth of the operations",
-             local[1] // local[0], "==", 2, backend="torch")
+             Fraction(local[1], local[0]), "==", 2, backend="torch")
     )  # fmt: skip
     return rows
 
