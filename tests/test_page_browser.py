@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import pytest
 import report_tables
-from test_report import states
+from test_report import CACHES, recipes, shipped, states
 
 from transformer_ledger.formulas import training_compute
+from transformer_ledger.ledger import kv_cache, training_state
 from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import page as report
@@ -256,15 +257,15 @@ def test_sliders_recompute_and_contradictions_are_said(opened):
 def expected(state: dict) -> dict[str, Fraction]:
     """What Python says about a state of the calculator."""
     spec = ModelSpec.from_json(report_tables.models()[state["model"]]["spec"])
-    found = whatif.quantities(
-        whatif.vary(spec, state["sizes"]), state["B"], state["T"], bytes_per_number(state["cache"])
-    )
+    varied = whatif.vary(spec, state["sizes"])
+    found = whatif.quantities(varied, state["B"], state["T"], whatif.stored(state["cache"]))
+    counted = whatif.counts(varied, report_tables.RECIPES)
     N, G, D, R, T = found["parameters"], state["G"], state["D"], state["R"], state["T"]
-    held = whatif.state(report_tables.RECIPES[state["recipe"]], N, found["tensors"], G)
+    held = whatif.state(report_tables.RECIPES[state["recipe"]], counted, G)
     rough, rule = (training_compute.rule_flops(found[name], D) for name in ("rule", "active"))
     exact = Fraction(found["train"], T) * D
     return {
-        **{name: Fraction(value) for name, value in found.items()},
+        **{name: Fraction(value) for name, value in (found | counted).items()},
         "missed": Fraction(N - found["rule"]),
         "error": Fraction(N - found["rule"], N),
         "weights": N * bytes_per_number(state["dtype"]),
@@ -279,9 +280,8 @@ def expected(state: dict) -> dict[str, Fraction]:
     }
 
 
-def test_calculator_equals_python_on_a_thousand_points(opened):
-    page = opened()
-    points = states(1000)
+def evaluated(page, points: list[dict]) -> list[dict[str, Fraction]]:
+    """What the page's calculator says about each state."""
     answers = page.evaluate(
         """points => points.map((point) => {
             const big = (value) => BigInt(value);
@@ -292,10 +292,41 @@ def test_calculator_equals_python_on_a_thousand_points(opened):
         })""",
         [{**point, **{key: str(point[key]) for key in "BTDGR"}} for point in points],
     )
+    return [{name: Fraction(int(above), int(below)) for name, (above, below) in found.items()} for found in answers]
+
+
+def test_calculator_equals_the_ledgers_for_every_shipped_model(browser, tmp_path):
+    made, specs = recipes(), shipped()
+    models = {name: {"spec": spec.to_json()} for name, spec in specs.items()}
+    path = tmp_path / "report.html"
+    path.write_text(report.compute(models=models, recipes=made, cache_dtypes=CACHES), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.input_value("#knob-recipe") == "adamw-fp32"
+    common = {"D": 1, "R": 1, "dtype": "bf16"}
+    points = [
+        {"model": name, "sizes": whatif.sizes(spec), "B": 2, "T": min(64, spec.context), **common}
+        | {"recipe": recipe, "cache": CACHES[index % len(CACHES)], "G": held.get("devices", 1)}
+        for name, spec in specs.items()
+        for index, (recipe, held) in enumerate(made.items())
+    ]
+    assert len(made) >= len(CACHES)
+    for point, found in zip(points, evaluated(page, points), strict=True):
+        spec, recipe = specs[point["model"]], made[point["recipe"]]
+        rows = training_state.compute({"": models[point["model"]]["spec"]}, {"": recipe})
+        assert found["state_total"] == sum(row["bytes"] for row in rows), point
+        assert found["state_share"] == sum(row["bytes_per_device"] for row in rows), point
+        assert found["cache"] == kv_cache.cache_bytes(spec, 2, point["T"], point["cache"], "needed"), point
+    page.close()
+
+
+def test_calculator_equals_python_on_a_thousand_points(opened):
+    points = states(1000)
+    answers = evaluated(opened(), points)
     largest = 0
     for point, answer in zip(points, answers, strict=True):
         wanted = expected(point)
-        assert {name: Fraction(int(above), int(below)) for name, (above, below) in answer.items()} == wanted
+        assert answer == wanted
         largest = max(largest, wanted["train_exact"])
     assert largest > 2**53  # the grid goes where doubles would round
 

@@ -1,21 +1,47 @@
 """The page's text: complete, escaped, the same every time, and whole whatever is missing."""
 
 import dataclasses
+import functools
 import inspect
+import json
 import random
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import report_tables
+import yaml
 
-from transformer_ledger.ledger import matmul, parameters
-from transformer_ledger.model import ModelSpec
+from transformer_ledger import huggingface
+from transformer_ledger.ledger import kv_cache, matmul, parameters, training_compute, training_state
+from transformer_ledger.ledger.storage import BITS
+from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.report import figures, numbers, page, pictures, whatif
 from transformer_ledger.symbolic import symbol
 
 VOID = {"meta", "link", "input", "br", "img", "path", "use", "rect", "mspace"}
+ROOT = Path(__file__).parents[1]
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+CACHES = [*BITS, *CONFIG["cache_dtypes"], "int8-g256", "int2-g96"]
 KINDS = tuple(inspect.signature(page.compute).parameters)
+
+
+@functools.cache
+def shipped() -> dict[str, ModelSpec]:
+    """Every model that comes with the project: the configuration's own and every published one."""
+    own = {name: m["architecture"] for name, m in CONFIG["models"].items() if "architecture" in m}
+    files = sorted((ROOT / "resources/models").glob("*.json"))
+    published = {path.stem: huggingface.read(path.stem, json.loads(path.read_text()))[0] for path in files}
+    return {name: from_architecture(name, keys) for name, keys in own.items()} | published
+
+
+def recipes() -> dict[str, dict]:
+    """The configuration's recipes as its schema completes them, and two that divide what is quantised or factored."""
+    made = {name: {"moments": "fp32", **recipe} for name, recipe in CONFIG["recipes"].items()}
+    for name in ("adafactor-fp32", "adamw-8bit"):
+        made[f"{name}, divided"] = {**made[name], "devices": 7, "zero_stage": 3}
+    return made
 
 
 class Page(HTMLParser):
@@ -213,6 +239,107 @@ def test_studies_say_what_blocked_attention_is_not(html):
     assert "deletes no query–key pair, and it does not make attention linear" in html
 
 
+# ------------------------------------------------------------------------------------------------ summaries, examples
+
+
+def test_bytes_for_one_parameter_are_those_of_every_model(tables):
+    described = {name: model["spec"] for name, model in tables["models"].items()}
+    rows = training_state.compute(described, recipes())
+    summary = page.state_summary(rows)
+    least, most = summary["recipes"]["adafactor-fp32"]["second_moment"][1]
+    own = [
+        row["bytes_per_parameter"]
+        for row in rows
+        if (row["recipe"], row["item"]) == ("adafactor-fp32", "second_moment")
+    ]
+    assert (least, most) == (min(own), max(own))
+    assert least < most
+    assert summary["recipes"]["adamw-fp32"]["weights"] == ("fp32", (4.0, 4.0))
+    assert summary["together"]["adamw-fp32"] == (16.0, 16.0)
+    assert summary["together"]["adafactor-fp32"] == (8 + least, 8 + most)
+    ledger = {**tables["ledger"], "training_state": rows}
+    cells = section(page.compute(**{**tables, "ledger": ledger}), "summary-recipes")
+    assert " to " in cells[cells.index("adafactor-fp32") : cells.index("adafactor-fp32, divided")]
+    assert " to " not in cells[cells.index("adamw-fp32") : cells.index("adamw-bf16")]
+
+
+def test_cache_of_a_token_is_at_the_smallest_context(tables, html):
+    """After the window nothing is added, so another workload would say 0."""
+    loads = {"a": {"batch": 1, "context": 8192}, "b": {"batch": 2, "context": 64}}
+    described = {"experts": tables["models"]["experts"]["spec"]}
+    summary = page.cache_summary(kv_cache.compute(described, loads, ["bf16"]))
+    assert summary["context"] == 64
+    assert summary["models"]["experts"]["bytes_per_token"] == 2 * 32 * 8 * 128 * 2
+    assert summary["models"]["experts"]["ratio"] == 0.25
+    assert "the last of 128" in section(html, "summary-kv-cache")
+
+
+def examples(tables, model: str) -> dict[str, object]:
+    """The number beside each formula that has one, for a model."""
+    name, values = page.example_numbers(tables["models"], tables["training_runs"], model)
+    shown = page.formulas_shown(page.example_arguments(page.specs(tables["models"])[name], values))
+    return {
+        f"{module['module']}.{entry['name']}": entry["value"]
+        for module in shown
+        for entry in module["entries"]
+        if entry["value"] is not None
+    }
+
+
+def test_exact_training_flops_are_the_ledgers(tables):
+    found = examples(tables, "llama-3-8b")
+    spec = tables["models"]["llama-3-8b"]["spec"]
+    run = {"model": "llama-3-8b", "architecture": spec, "tokens": 15 * 10**12, "context": 4096}
+    (row,) = training_compute.compute({"": run})
+    assert found["training_compute.exact_flops"] == row["flops_exact"] == 772_056_023_040_000_000_000_000
+    # At the ledger's counts: every parameter but the looked-up embedding takes 6 a token, attention comes on top.
+    assert row["flops_exact"] >= 6 * (row["parameters"] - 128256 * 4096) * row["tokens"]
+
+
+def test_formulas_of_what_a_model_lacks_have_no_example(tables):
+    found = examples(tables, "llama-3-8b")
+    assert found["training_state.per_tensor"] == 4 * 291
+    assert found["parameters.query"] == 4096 * 4096
+    assert found["kv_cache.full"] == 2 * 4096 * 8 * 128 * 2
+    assert found["activations.log_sum_exp"] == 4 * 32 * 4096
+    lacking = {
+        "training_state": ("quantised", "factored"),
+        "parameters": (
+            "sinks",
+            "latent_output",
+            "per_token_of_vocabulary",
+            "per_query_component",
+            "per_head_component",
+        ),
+        "matmul": ("shared_gate", "latent_output", "router", "scores_windowed"),
+        "activations": ("shared_gate", "additive_mask", "expanded_values", "position_ids", "query_norm", "routes"),
+        "architecture": (
+            "attention_parameters",
+            "plain_feedforward",
+            "gated_feedforward_biases",
+            "teaching_parameters",
+        ),
+    }
+    assert not {f"{module}.{name}" for module, names in lacking.items() for name in names} & found.keys()
+    teaching = examples(tables, "teaching")
+    assert teaching["architecture.teaching_parameters"] == 889600
+    assert teaching["architecture.plain_feedforward_biases"] == 512 + 128
+    assert not {"architecture.gated_feedforward", "kv_cache.windowed", "activations.rms_norm"} & teaching.keys()
+    experts = examples(tables, "experts")
+    assert experts["parameters.router"] == 4096 * 8
+    assert experts["matmul.scores_windowed"] > 0
+    assert not {"parameters.feedforward", "matmul.feedforward", "architecture.gated_feedforward"} & experts.keys()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_model_can_be_the_example(name):
+    spec = shipped()[name]
+    models = {name: {"spec": spec.to_json()}}
+    _, values = page.example_numbers(models, {}, name)
+    shown = page.formulas_shown(page.example_arguments(spec, values))
+    assert {entry["name"] for module in shown for entry in module["entries"] if entry["value"] is not None} > {"head"}
+
+
 # ------------------------------------------------------------------------------------------------ fit, activations
 
 
@@ -271,10 +398,11 @@ def states(count: int) -> list[dict]:
 def test_symbols_and_integers_say_the_same():
     for model in report_tables.models().values():
         spec = ModelSpec.from_json(model["spec"])
-        symbols = {name: symbol(name) for name in (*whatif.sizes(spec), "B", "T", "b")}
-        varied = whatif.quantities(whatif.vary(spec, symbols), symbols["B"], symbols["T"], symbols["b"])
-        values = {name: 3 + 2 * index for index, name in enumerate(whatif.sizes(spec))} | {"B": 5, "T": 4, "b": 2}
-        expected = whatif.quantities(whatif.vary(spec, values), 5, 4, 2)
+        symbols = {name: symbol(name) for name in (*whatif.sizes(spec), "B", "T")}
+        cache = whatif.stored("int4-g64")
+        varied = whatif.quantities(whatif.vary(spec, symbols), symbols["B"], symbols["T"], cache)
+        values = {name: 3 + 2 * index for index, name in enumerate(whatif.sizes(spec))} | {"B": 5, "T": 4}
+        expected = whatif.quantities(whatif.vary(spec, values), 5, 4, cache)
         for name, expr in varied.items():
             assert expr.subs({symbols[key]: value for key, value in values.items()}) == expected[name], name
 
@@ -282,9 +410,30 @@ def test_symbols_and_integers_say_the_same():
 def test_own_sizes_give_the_ledgers_totals():
     for model in report_tables.models().values():
         spec = ModelSpec.from_json(model["spec"])
-        found = whatif.quantities(whatif.vary(spec, whatif.sizes(spec)), 2, 64, 2)
+        found = whatif.quantities(whatif.vary(spec, whatif.sizes(spec)), 2, 64, whatif.stored("bf16"))
         assert (found["parameters"], found["active"]) == parameters.totals(spec)
         assert found["prefill"] == matmul.total(spec, 2, 64, "prefill")
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_calculator_gives_the_ledgers_training_state_and_cache(name):
+    spec, made = shipped()[name], recipes()
+    varied = whatif.vary(spec, whatif.sizes(spec))
+    counted = whatif.counts(varied, made)
+    for recipe, held in made.items():
+        rows = training_state.compute({name: spec.to_json()}, {recipe: held})
+        expected = {"total": sum(row["bytes"] for row in rows), "share": sum(row["bytes_per_device"] for row in rows)}
+        assert whatif.state(held, counted, held.get("devices", 1)) == expected, recipe
+    for dtype in CACHES:
+        for B, T in ((2, min(64, spec.context)), (1, spec.context)):
+            found = whatif.quantities(varied, B, T, whatif.stored(dtype))["cache"]
+            assert found == kv_cache.cache_bytes(spec, B, T, dtype, "needed"), (dtype, B, T)
+
+
+def test_calculator_opens_on_plain_adamw():
+    assert whatif.first_recipe(dict(sorted(recipes().items()))) == "adamw-fp32"
+    assert whatif.first_recipe({"b": {}, "a": {}}) == "b"
+    assert whatif.first_recipe({}) is None
 
 
 def test_layers_of_other_kinds_stay():

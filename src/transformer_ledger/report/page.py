@@ -6,6 +6,7 @@ It reads its input tables and settings alone: no clock, no path, no network. Wha
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import inspect
 import re
@@ -26,7 +27,9 @@ from transformer_ledger.formulas import architecture, training_compute, training
 from transformer_ledger.formulas import kv_cache as kv_cache_formulas
 from transformer_ledger.formulas import matmul as matmul_formulas
 from transformer_ledger.formulas import parameters as parameters_formulas
-from transformer_ledger.ledger import kv_cache, matmul, parameters
+from transformer_ledger.ledger import activations, kv_cache, matmul, parameters
+from transformer_ledger.ledger.storage import bytes_per_number
+from transformer_ledger.ledger.training_state import STEP_DTYPE
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.notation import SYMBOLS
 from transformer_ledger.report import figures, numbers, studies, whatif
@@ -38,6 +41,7 @@ from transformer_ledger.tables import by
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Tables = Mapping[str, Rows]
+Formula = Callable[..., Any]
 
 TITLES = {"A": text_a.TITLE, "B": text_b.TITLE}
 FORMULA_MODULES = (
@@ -125,38 +129,67 @@ def parameters_summary(rows: Rows, models: Mapping[str, ModelSpec]) -> list[dict
 
 
 def state_summary(rows: Rows) -> dict[str, Any]:
-    """Recipes with their items, and bytes of each model under each recipe."""
-    recipes: dict[str, dict[str, tuple[str, float]]] = {}
+    """Recipes with their items, and bytes of each model under each recipe.
+
+    Bytes for one parameter stand as (least, most) of all models; `together` leaves the step counters out.
+    """
+    recipes: dict[str, dict[str, tuple[str, tuple[float, float]]]] = {}
+    for (recipe, item), own in by(rows, "recipe", "item").items():
+        recipes.setdefault(recipe, {})[item] = own[0]["dtype"], _range(row["bytes_per_parameter"] for row in own)
+    together: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row["item"] != "step":
+            together.setdefault(row["recipe"], Counter())[row["model"]] += row["bytes_per_parameter"]
     sums: dict[str, dict[str, list[int]]] = {}
     for row in rows:
-        recipes.setdefault(row["recipe"], {}).setdefault(row["item"], (row["dtype"], row["bytes_per_parameter"]))
         cell = sums.setdefault(row["model"], {}).setdefault(row["recipe"], [0, 0])
         cell[0] += row["bytes"]
         cell[1] += row["bytes_per_device"]
     items = list(dict.fromkeys(item for held in recipes.values() for item in held))
     devices = {row["recipe"]: row["devices"] for row in rows}
-    return {"recipes": recipes, "items": items, "models": sums, "devices": devices}
+    return {
+        "recipes": recipes,
+        "items": items,
+        "together": {recipe: _range(models.values()) for recipe, models in together.items()},
+        "models": sums,
+        "devices": devices,
+    }
+
+
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
 
 
 def cache_summary(rows: Rows) -> dict[str, Any]:
-    """One row a model: bytes a token and at each workload, in the first cache dtype, what attention needs."""
+    """One row a model: bytes at each workload, in the first cache dtype, what attention needs.
+
+    What the newest token adds, and the ratio, depend on the context where there are windows: they are at the smallest.
+    """
     dtype = rows[0]["dtype"] if rows else ""
     needed = [row for row in rows if row["dtype"] == dtype and row["policy"] == "needed"]
     loads = {
         row["workload"]: (row["batch"], row["context"])
         for row in sorted(needed, key=lambda r: (r["batch"], r["context"]))
     }
+    context = min((T for _, T in loads.values()), default=None)
     models = {
         model: {
             "kv_heads": own[0]["kv_heads"],
             "head_dim": own[0]["head_dim"],
-            "ratio": own[0]["ratio_to_mha"],
-            "bytes_per_token": own[0]["bytes_per_token"],
+            **next(
+                (
+                    {"ratio": row["ratio_to_mha"], "bytes_per_token": row["bytes_per_token"]}
+                    for row in own
+                    if row["context"] == context
+                ),
+                {"ratio": None, "bytes_per_token": None},
+            ),
             "at": {row["workload"]: row["bytes"] for row in own},
         }
         for model, own in by(needed, "model").items()
     }
-    return {"dtype": dtype, "workloads": loads, "models": models}
+    return {"dtype": dtype, "workloads": loads, "context": context, "models": models}
 
 
 def matmul_summary(rows: Rows) -> list[dict[str, Any]]:
@@ -352,8 +385,80 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | None) -> list[dict[str, Any]]:
-    """Every formula by module: typeset, with its unit, meaning, source and the number it gives for `values`."""
+def _called(spec: ModelSpec, B: int, T: int) -> set[Formula]:
+    """Formulas by which the ledgers count a model's tensors, products, cache and own activations."""
+    called: set[Formula] = {tensor.formula for tensor in parameters.tensors(spec)}
+    for phase, conventions in matmul.CONVENTIONS.items():
+        for convention in conventions:
+            called |= {product.formula for product in matmul.products(spec, B, T, T, phase, convention)}
+    for _, kind in spec.kinds():
+        called |= {kv_cache.layer(kind.attention, policy)[0] for policy in kv_cache.POLICIES}
+    for fused in (False, True) if activations.can_fuse(spec) else (False,):
+        run = activations.Run(B, T, 2, fused, checkpointed=False)
+        for *_, saved in activations.scopes(spec, run):
+            called |= {part.formula for part in saved}
+    return called
+
+
+def _fitting(spec: ModelSpec) -> set[Formula]:
+    """The texts' closed forms that describe the model."""
+    kind = whatif.main_layer(spec)
+    a, ff = kind.attention, kind.feedforward
+    full_width = a.latent is None and a.heads * a.head_dim == spec.d_model
+    plain, gated = (ff.kind == name and not ff.experts for name in ("gelu", "gated"))
+    found = {
+        architecture.attention_parameters: full_width and a.kv_heads == a.heads,
+        architecture.grouped_attention_parameters: full_width,
+        architecture.attention_projections: full_width and a.kv_heads == a.heads,
+        architecture.attention_scores_and_values: full_width and a.window is None,
+        architecture.plain_feedforward: plain,
+        architecture.plain_feedforward_parameters: plain,
+        architecture.plain_feedforward_biases: plain and ff.bias,
+        architecture.equal_budget_width: plain,
+        architecture.gated_feedforward: gated,
+        architecture.gated_feedforward_parameters: gated,
+        architecture.gated_feedforward_biases: gated and ff.bias,
+        architecture.attention_probabilities: True,
+        architecture.head: not spec.embedding_width,
+        architecture.teaching_parameters: spec.positions == "learned"
+        and parameters.totals(spec)[0]
+        == architecture.teaching_parameters(spec.vocabulary, spec.d_model, spec.position_rows, spec.depth, ff.width),
+    }
+    return {formula for formula, fits in found.items() if fits}
+
+
+def example_arguments(spec: ModelSpec, values: Mapping[str, Any]) -> dict[Formula, dict[str, Any]]:
+    """What to put into each formula that says something about the model: nothing of what the model does not have.
+
+    Sizes are those of the most frequent kind of layer, so that kind alone decides which formulas apply.
+    """
+    B, T, D = values["B"], values["T"], values.get("D")
+    rule = {"F": training_compute.rule_flops(parameters.totals(spec)[1], D) if D else None}
+    forward = {"F": matmul.total(spec, B, T, "prefill")}
+    special: dict[Formula, dict[str, Any]] = {
+        training_state.per_parameter: {},
+        training_state.per_tensor: {"b": bytes_per_number(STEP_DTYPE)},
+        training_state.sharded: {},
+        training_state.adamw_fp32: {},
+        kv_cache_formulas.multi_head: {},
+        kv_cache_formulas.ratio_to_multi_head: {},
+        matmul_formulas.causal_pairs: {},
+        matmul_formulas.windowed_pairs: {},
+        matmul_formulas.training: forward,
+        matmul_formulas.multiply_adds: forward,
+        training_compute.rule_parameters: {},
+        training_compute.rule_flops: {},
+        training_compute.exact_flops: {"F": matmul.total(spec, 1, T, "train")},
+        training_compute.seconds: rule,
+        training_compute.implied_rate: rule,
+    }
+    main = dataclasses.replace(spec, layers=((1, whatif.main_layer(spec)),))
+    applying = _called(main, B, T) | _fitting(spec) | special.keys()
+    return {formula: {**values, **special.get(formula, {})} for formula in applying}
+
+
+def formulas_shown(examples: Mapping[Formula, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every formula by module: typeset, with its unit, meaning, source and the number it gives for its example."""
     out = []
     for module in FORMULA_MODULES:
         name = module.__name__.rsplit(".", 1)[1]
@@ -361,7 +466,7 @@ def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | N
         for function_name, function in vars(module).items():
             if not hasattr(function, "__wrapped__") or function.__module__ != module.__name__:
                 continue
-            entries.append(_formula(name, function_name, function, values, forward, rule))
+            entries.append(_formula(name, function_name, function, examples.get(function, {})))
         text = inspect.getdoc(module) or ""
         lead, _, source = text.partition("\n\n")
         lead = re.sub(r" Unit everywhere: \[[^\]]*\]\.", "", lead)
@@ -372,17 +477,9 @@ def formulas_shown(values: Mapping[str, Any], forward: int | None, rule: int | N
     return out
 
 
-def _formula(
-    module: str,
-    name: str,
-    function: Callable[..., Any],
-    values: Mapping[str, Any],
-    forward: int | None,
-    rule: int | None,
-) -> dict[str, Any]:
+def _formula(module: str, name: str, function: Formula, given: Mapping[str, Any]) -> dict[str, Any]:
     document = inspect.getdoc(function) or ""
     unit = re.search(r"\[([^\]]*)\]\s*$", document)
-    given = {**values, "F": rule if name in ("seconds", "implied_rate") else forward}
     asked = list(inspect.signature(function).parameters)
     value = None
     if all(given.get(symbol) is not None for symbol in asked):
@@ -548,8 +645,6 @@ def compute(
     }
     start = report.get("whatif", {})
     example, values = example_numbers(models, training_runs, start.get("model"))
-    forward = matmul.total(described[example], values["B"], values["T"], "prefill") if example else None
-    rule = training_compute.rule_flops(parameters.totals(described[example])[1], values["D"]) if "D" in values else None
     limit = report.get("rows_per_table", 3000)
     data: dict[str, Any] = {
         "tables": full_tables({"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}, limit),
@@ -559,7 +654,8 @@ def compute(
             "models": whatif.starting_points(models, training_runs),
             "recipes": list(recipes),
             "dtypes": whatif.dtypes(list(cache_dtypes or [])),
-            "start": start,
+            "rows": whatif.rows(list(cache_dtypes or [])),
+            "start": {**start, "recipe": whatif.first_recipe(recipes)},
         },
     }
     scripts = [whatif.script(models, recipes), _file("script.js")]
@@ -600,7 +696,7 @@ def compute(
             labels=labels,
             models=models_summary(models),
             whole_formulas=whole_formulas(models),
-            formulas=formulas_shown(values, forward, rule),
+            formulas=formulas_shown(example_arguments(described[example], values) if example else {}),
             symbols=SYMBOLS,
             example=example,
             values=values,

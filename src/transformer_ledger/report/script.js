@@ -341,24 +341,24 @@
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
 
   // ---------------------------------------------------------------- what if
-  const { models, recipes, dtypes, start } = data.whatif;
+  const { models, recipes, dtypes, rows, start } = data.whatif;
 
   /** Exact answers as [numerator, denominator] pairs of BigInts. `state.sizes`, B, T, D, G, R: BigInts. */
   const evaluate = (state) => {
     const own = FORMULAS.models[state.model];
-    const [above, below] = dtypes[state.cache].map(BigInt);
+    const [b_above, b_below, b_group, b_constants] = rows[state.cache].map(BigInt);
     const [weightAbove, weightBelow] = dtypes[state.dtype].map(BigInt);
-    const given = { ...state.sizes, B: state.B, T: state.T, b_above: above, b_below: below };
+    const given = { ...state.sizes, B: state.B, T: state.T, b_above, b_below, b_group, b_constants };
     const found = {};
     for (const [name, formula] of Object.entries(own)) found[name] = formula(given);
     const [N] = found.parameters;
-    const [n] = found.tensors;
+    const counts = Object.fromEntries(Object.entries(found).map(([name, [count]]) => [name, count]));
     const [active] = found.active;
     const { D, G, R, T } = state;
     found.missed = [N - found.rule[0], 1n];
     found.error = [N - found.rule[0], N];
     found.weights = [N * weightAbove, weightBelow];
-    for (const [name, formula] of Object.entries(FORMULAS.recipes[state.recipe])) found[`state_${name}`] = formula({ N, n, G });
+    for (const [name, formula] of Object.entries(FORMULAS.recipes[state.recipe])) found[`state_${name}`] = formula({ ...counts, G });
     found.train_rough = FORMULAS.rules.rule_flops({ N: found.rule[0], D });
     found.train_rule = FORMULAS.rules.rule_flops({ N: active, D });
     found.train_exact = FORMULAS.rules.exact_flops({ F: found.train[0], D, T });
@@ -463,7 +463,7 @@
 
     const own = (name) => {
       const { sizes, context, run } = models[name];
-      const out = { ...defaults, T: BigInt(Math.min(context, 4096)), dtype: "bf16", cache: "bf16", recipe: recipes[0] };
+      const out = { ...defaults, T: BigInt(Math.min(context, 4096)), dtype: "bf16", cache: "bf16", recipe: start.recipe };
       for (const [size, value] of Object.entries({ ...sizes, ...run })) out[size] = BigInt(value);
       return out;
     };

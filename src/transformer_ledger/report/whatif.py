@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
 from transformer_ledger.formulas import training_compute, training_state
+from transformer_ledger.formulas.shim import ceiling_quotient
 from transformer_ledger.ledger import kv_cache, matmul, parameters
-from transformer_ledger.ledger.storage import BITS, bytes_per_number
+from transformer_ledger.ledger.storage import BITS, GROUP_BYTES, bytes_per_number, split
 from transformer_ledger.ledger.training_state import SHARDED_FROM, items
-from transformer_ledger.model import Layer, ModelSpec
+from transformer_ledger.model import Attention, Layer, ModelSpec
 from transformer_ledger.symbolic import expression, javascript, symbol
 
 SIZES = ("L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k")
@@ -32,14 +34,37 @@ const greatest = (...all) => all.reduce((a, b) => (b > a ? b : a));
 """What `symbolic.javascript` needs in scope; BigInt division alone rounds towards zero."""
 
 
-def _main(spec: ModelSpec) -> Layer:
+class Stored(NamedTuple):
+    """How a type stores numbers side by side: bytes of one, numbers in a group, bytes of a group's constants."""
+
+    size: Any
+    group: Any
+    constants: Any
+
+    def row(self, width: Any) -> Any:
+        """Bytes of `width` numbers: whole groups with their constants, and whole bytes, as `storage.row_bytes`."""
+        groups = ceiling_quotient(width, self.group)
+        return _whole(groups * self.group * self.size) + self.constants * groups
+
+
+def stored(dtype: str) -> Stored:
+    """The type `dtype`; one without groups has groups of one number, and no constants."""
+    size, group = split(dtype)
+    return Stored(size, group or 1, GROUP_BYTES if group else 0)
+
+
+def _whole(size: Any) -> Any:
+    return sympy.ceiling(sympy.sympify(size))
+
+
+def main_layer(spec: ModelSpec) -> Layer:
     """The most frequent kind of layer, the one whose sizes are changed."""
     return max(spec.kinds(), key=lambda pair: pair[0])[1]
 
 
 def sizes(spec: ModelSpec) -> dict[str, int]:
     """The model's own values of the sizes that it has."""
-    a, ff = _main(spec).attention, _main(spec).feedforward
+    a, ff = main_layer(spec).attention, main_layer(spec).feedforward
     found = {"L": spec.depth, "d": spec.d_model, "h": a.heads, "h_kv": a.kv_heads, "d_h": a.head_dim, "f": ff.width}
     if a.latent:  # K/V heads and their width are ranks there, and stay as they are
         del found["h_kv"], found["d_h"]
@@ -59,7 +84,7 @@ def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
     Layers of every kind change where they share the size of the most frequent kind; L counts that kind, the others'
     numbers stay.
     """
-    main = _main(spec)
+    main = main_layer(spec)
 
     def size(name: str, own: Any, reference: Any) -> Any:
         return values[name] if name in values and own == reference else own
@@ -94,24 +119,25 @@ def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
     )
 
 
-def quantities(spec: ModelSpec, B: Any, T: Any, b: Any) -> dict[str, Any]:
+def _layer_cache(a: Attention, B: Any, T: Any, cache: Stored) -> Any:
+    formula, arguments = kv_cache.layer(a, "needed")
+    # A position keeps its keys and its values (or latent and rotated key) in a row each.
+    widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (a.kv_heads * a.head_dim,) * 2
+    return formula(B=B, T=T, b=sympy.sympify(sum(map(cache.row, widths))) / sum(widths), **arguments)
+
+
+def quantities(spec: ModelSpec, B: Any, T: Any, cache: Stored) -> dict[str, Any]:
     """What the ledgers say about a model: integers for integers, expressions for symbols.
 
-    B sequences of T tokens; b bytes for one number of the cache.
+    B sequences of T tokens; the cache is stored as `cache`.
     """
     every, active = parameters.totals(spec)
-    cache = sum(
-        count * formula(B=B, T=T, b=b, **arguments)
-        for count, (formula, arguments) in (
-            (count, kv_cache.layer(kind.attention, "needed")) for count, kind in spec.kinds()
-        )
-    )
     return {
         "parameters": every,
         "active": active,
         "tensors": parameters.tensor_count(spec),
         "rule": training_compute.rule_parameters(spec.depth, spec.d_model, spec.vocabulary),
-        "cache": cache,
+        "cache": sum(count * _layer_cache(kind.attention, B, T, cache) for count, kind in spec.kinds()),
         "prefill": matmul.total(spec, B, T, "prefill"),
         "decode": matmul.total(spec, B, T, "decode"),
         # One sequence: what a training token costs does not depend on the batch.
@@ -119,17 +145,61 @@ def quantities(spec: ModelSpec, B: Any, T: Any, b: Any) -> dict[str, Any]:
     }
 
 
-def state(recipe: Mapping[str, Any], N: Any, n: Any, G: Any) -> dict[str, Any]:
-    """Bytes of a training recipe for N parameters in n tensors: in all, and the largest share of G devices."""
+def _counted(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int]]:
+    """(item, dtype, what counts its numbers, size of its groups) of a recipe."""
+    for item, dtype in items(recipe).items():
+        factored = recipe["optimizer"] == "adafactor" and item == "second_moment"
+        yield item, dtype, "tensors" if item == "step" else "factored" if factored else "parameters", split(dtype)[1]
+
+
+def _groups(name: str, group: int) -> str:
+    return f"{name}_groups_{group}"
+
+
+def counts(spec: ModelSpec, recipes: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that items of the recipes hold for a model, and their groups, which end with each tensor.
+
+    Keys: `parameters`, `tensors`, `factored` (Adafactor's second moments), and such as `parameters_groups_256`.
+    """
+    every = [(t.copies, t.shape) for t in parameters.tensors(spec)]
+    numbers = {
+        "parameters": [(copies, math.prod(shape)) for copies, shape in every],
+        "tensors": [(copies, 1) for copies, _ in every],
+        "factored": [
+            (
+                copies,
+                training_state.factored(math.prod(shape[:-2]), *shape[-2:]) if len(shape) > 1 else math.prod(shape),
+            )
+            for copies, shape in every
+        ],
+    }
+    found = {name: sum(copies * count for copies, count in kept) for name, kept in numbers.items()}
+    for recipe in recipes.values():
+        for _, _, name, group in _counted(recipe):
+            if group:
+                groups = (copies * ceiling_quotient(count, group) for copies, count in numbers[name])
+                found[_groups(name, group)] = sum(groups)
+    return found
+
+
+def state(recipe: Mapping[str, Any], counted: Mapping[str, Any], G: Any) -> dict[str, Any]:
+    """Bytes of a training recipe for a model with these `counts`: in all, and the largest share of G devices."""
     total: Any = 0
     share: Any = 0
-    for item, dtype in items(recipe).items():
-        b = bytes_per_number(dtype)
-        size = training_state.per_tensor(n, b) if item == "step" else training_state.per_parameter(N, b)
-        total += size
-        sharded = recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1)
-        share += training_state.sharded(N, G, b) if sharded else size
+    for item, dtype, name, group in _counted(recipe):
+        N, b = counted[name], split(dtype)[0]
+        if group:
+            size = training_state.quantised(N, b, counted[_groups(name, group)])
+        else:
+            size = training_state.per_tensor(N, b) if item == "step" else training_state.per_parameter(N, b)
+        total += _whole(size)
+        divided = recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1)
+        share += _whole(training_state.sharded(N, G, sympy.sympify(size) / N) if divided else size)
     return {"total": total, "share": share}
+
+
+def _count(name: str) -> sympy.Symbol:
+    return sympy.Symbol(name, integer=True, positive=True)
 
 
 def _function(expr: Any) -> str:
@@ -157,22 +227,22 @@ def quoted(value: Any) -> str:
 def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) -> str:
     """JavaScript defining FORMULAS: for each model its functions, for each recipe its bytes, and the rules.
 
-    Every function takes one object of BigInts and returns [numerator, denominator]; a number of the cache has
-    b_above / b_below bytes.
+    Every function takes one object of BigInts and returns [numerator, denominator]. A number of the cache has
+    b_above / b_below bytes, b_group of them b_constants more; a recipe takes the model's counts and G.
     """
-    symbols = {name: symbol(name) for name in (*SIZES, "B", "T", "b", "N", "n", "G")}
-    above, below = (sympy.Symbol(name, integer=True, positive=True) for name in ("b_above", "b_below"))
+    symbols = {name: symbol(name) for name in (*SIZES, "B", "T", "G")}
+    above, below, group = (_count(name) for name in ("b_above", "b_below", "b_group"))
+    cache = Stored(above / below, group, sympy.Symbol("b_constants", integer=True, nonnegative=True))
     per_model = {}
     for name, model in models.items():
         spec = ModelSpec.from_json(model["spec"])
         varied = vary(spec, {size: symbols[size] for size in sizes(spec)})
-        found = quantities(varied, symbols["B"], symbols["T"], symbols["b"])
-        found["cache"] = sympy.sympify(found["cache"]).subs(symbols["b"], above / below)
+        found = {**quantities(varied, symbols["B"], symbols["T"], cache), **counts(varied, recipes)}
         per_model[name] = _object({key: _function(expr) for key, expr in found.items()})
+    grouped = {_groups(name, group) for recipe in recipes.values() for *_, name, group in _counted(recipe) if group}
+    counted = {name: _count(name) for name in ("parameters", "tensors", "factored", *sorted(grouped))}
     per_recipe = {
-        name: _object(
-            {key: _function(expr) for key, expr in state(recipe, symbols["N"], symbols["n"], symbols["G"]).items()}
-        )
+        name: _object({key: _function(expr) for key, expr in state(recipe, counted, symbols["G"]).items()})
         for name, recipe in recipes.items()
     }
     rules = {
@@ -203,12 +273,23 @@ def starting_points(models: Mapping[str, Mapping[str, Any]], runs: Mapping[str, 
             "run": {symbol: str(int(run[key])) for symbol, key in RUN_KEYS.items() if run.get(key)},
             "follows": "d_h" in own and own["d_h"] * own["h"] == own["d"],
             "rotary": spec.positions == "rope",
-            "others": sum(count for count, kind in spec.kinds() if kind != _main(spec)),
+            "others": sum(count for count, kind in spec.kinds() if kind != main_layer(spec)),
         }
     return points
 
 
 def dtypes(cache_dtypes: list[str]) -> dict[str, list[int]]:
-    """Numerator and denominator of the bytes of one number, by type name."""
+    """Numerator and denominator of the bytes of one of many numbers, by type name."""
     named: dict[str, Fraction] = {name: bytes_per_number(name) for name in (*BITS, *cache_dtypes)}
     return {name: [size.numerator, size.denominator] for name, size in named.items()}
+
+
+def rows(cache_dtypes: list[str]) -> dict[str, list[int]]:
+    """How each type stores a row: numerator and denominator of a number's bytes, group, bytes of its constants."""
+    named = {name: stored(name) for name in (*BITS, *cache_dtypes)}
+    return {name: [s.size.numerator, s.size.denominator, s.group, s.constants] for name, s in named.items()}
+
+
+def first_recipe(recipes: Mapping[str, Any]) -> str | None:
+    """The recipe that the calculator opens on: plain AdamW in fp32 where there is one."""
+    return "adamw-fp32" if "adamw-fp32" in recipes else next(iter(recipes), None)
