@@ -13,7 +13,7 @@ results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
 
 test: check
-	pytest -n 2 --dist loadgroup
+	pytest -n 2
 
 check: $(VENV)/test.stamp
 	ruff check src tests benchmarks

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[1]
 PARTS = (
@@ -42,7 +43,12 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> Path:
     """A copy of the project in which the minimal config has run to its end. Tests must not change it: copy it."""
-    folder = copy_project(tmp_path_factory.mktemp("project"))
-    done = snakemake(folder, "--configfile", "config.minimal.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
+    with FileLock(f"{folder}.lock"):  # one run for all workers
+        if not (folder / "results/summary.txt").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            done = snakemake(copy_project(folder), "--configfile", "config.minimal.yaml")
+            assert done.returncode == 0, done.stdout + done.stderr
     return folder

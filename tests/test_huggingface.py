@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from transformer_ledger import huggingface
 from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters
-from transformer_ledger.model import ModelError, ModelSpec
+from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 
 MODELS = Path(__file__).parents[1] / "resources" / "models"
 
@@ -219,7 +220,8 @@ def test_real_model(name):
 
 
 def test_llama_1_65b():
-    spec, _ = huggingface.read("m", load("llama-1-65b"))
+    config = yaml.safe_load((MODELS.parents[1] / "config.yaml").read_text())
+    spec = from_architecture("m", config["models"]["llama-1-65b"]["architecture"])
     assert parameters.totals(spec)[0] == 65_285_660_672  # arXiv:2302.13971, table 2, says 65.2B
 
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from conftest import snakemake
 
-pytestmark = pytest.mark.xdist_group("workflow")  # one finished run serves them all
 SMALL = {
     "layers": 2,
     "d_model": 16,

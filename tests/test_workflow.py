@@ -10,7 +10,6 @@ from conftest import snakemake
 
 from transformer_ledger import tables
 
-pytestmark = pytest.mark.xdist_group("workflow")  # one finished run serves them all
 MINIMAL = ("--configfile", "config.minimal.yaml")
 
 
