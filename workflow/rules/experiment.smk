@@ -34,7 +34,7 @@ rule blocked_softmax:
         "python -m transformer_ledger experiment.blocked_softmax --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
 
 
-# The clock wants the machine for itself, so a timing takes every core.
+# The clock wants the machine for itself, so a timing takes every core; first, or the cores would idle before it.
 rule timing:
     output:
         "results/timing/{timing}.parquet",
@@ -42,6 +42,7 @@ rule timing:
         "logs/timing/{timing}.log",
     wildcard_constraints:
         timing="|".join(settings["timing"]) or "none",
+    priority: 3
     conda:
         "../../environment.yml"
     threads: workflow.cores

@@ -1,12 +1,14 @@
 # A checkpoint trained here, and what is done to it; the extensions of the model function.
 
 
+# The longest chain of jobs begins here, so it starts early.
 rule checkpoint:
     output:
         "results/study/loss.parquet",
         jobs.CHECKPOINT,
     log:
         "logs/study/checkpoint.log",
+    priority: 2
     conda:
         "../../environment.yml"
     threads: 1
@@ -25,6 +27,7 @@ rule extension:
         "results/study/extension_runs.parquet",
     log:
         "logs/study/extension.log",
+    priority: 1
     conda:
         "../../environment.yml"
     threads: 1
@@ -45,6 +48,7 @@ rule study:
         "logs/study/{study}.log",
     wildcard_constraints:
         study="classification|attention",
+    priority: 2
     conda:
         "../../environment.yml"
     threads: 1
