@@ -25,6 +25,18 @@ ALIASES = {
     "study/extension_tensors": "study/extension",
     "study/extension_runs": "study/extension",
 }
+# The ledgers, and what each reads of the config besides the models.
+LEDGERS = {
+    "parameters": (),
+    "training_state": ("recipes",),
+    "kv_cache": ("workloads", "cache_dtypes"),
+    "matmul": ("workloads",),
+    "activations": ("workloads", "activations"),
+    "training_compute": (),
+    "fit": ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes"),
+    "agreement": ("workloads", "cache_dtypes"),
+}
+KINDS = ("verification", "experiment", "timing", "study")
 # What a study or verification reads of a study, and cannot do without.
 STUDIES_READ = {
     "study/classification": ("study/checkpoint", [CHECKPOINT, "results/study/loss.parquet"]),
@@ -81,6 +93,11 @@ def _stepped(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recipe.items() if key not in ("devices", "zero_stage")}
 
 
+def _public(model: Mapping[str, Any]) -> dict[str, str] | None:
+    """Type and activation of a model whose saved tensors in transformers the ledger predicts."""
+    return public(model["hf_config"], ModelSpec.from_json(model["spec"]))
+
+
 def settings(config: Config, job: str) -> dict[str, Any]:
     """The part of the config that `job` uses, with the names of models and runs resolved."""
     kind, _, name = job.partition("/")
@@ -95,38 +112,14 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             "cache_dtypes": config["cache_dtypes"],
             "activations": config["activations"],
         }
-    if job == "ledger/parameters":
-        return {"models": _specs(config, every)}
-    if job == "ledger/training_state":
-        return {"models": _specs(config, every), "recipes": config["recipes"]}
-    if job == "ledger/kv_cache":
-        return {
-            "models": _specs(config, every),
-            "workloads": config["workloads"],
-            "cache_dtypes": config["cache_dtypes"],
-        }
-    if job == "ledger/matmul":
-        return {"models": _specs(config, every), "workloads": config["workloads"]}
-    if job == "ledger/activations":
-        specs = _specs(config, every)
-        known = {name: public(config["models"][name]["hf_config"], ModelSpec.from_json(specs[name])) for name in every}
-        return {
-            "models": specs,
-            "workloads": config["workloads"],
-            "activations": config["activations"],
-            "public": {name: family for name, family in known.items() if family},
-        }
-    if job == "ledger/fit":
-        read = ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")
-        return {"models": _specs(config, every), **{key: config[key] for key in read}}
     if job == "ledger/training_compute":
         return {"runs": _runs(config, list(config["training_runs"]))}
-    if job == "ledger/agreement":
-        return {
-            "models": _specs(config, every),
-            "workloads": config["workloads"],
-            "cache_dtypes": config["cache_dtypes"],
-        }
+    if kind == "ledger":
+        own: dict[str, Any] = {"models": _specs(config, every), **{key: config[key] for key in LEDGERS[name]}}
+        if name == "activations":
+            families = {model: _public(config["models"][model]) for model in every}
+            own["public"] = {model: family for model, family in families.items() if family}
+        return own
     if kind in KINDS:
         own = dict(config[kind][name])
         if "models" in own:
@@ -179,10 +172,6 @@ def inputs_of(config: Config, job: str) -> list[str]:
     if job == "provenance":
         return tables_of(config)
     return []
-
-
-LEDGERS = ("parameters", "training_state", "kv_cache", "matmul", "activations", "training_compute", "fit", "agreement")
-KINDS = ("verification", "experiment", "timing", "study")
 
 
 def names_of(config: Config, kind: str) -> list[str]:
