@@ -33,10 +33,10 @@ def copy_project(target: Path) -> Path:
     return target
 
 
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def snakemake(folder: Path, *arguments: str, cores: str | None = "2") -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would, its own package first on the path."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    command = [sys.executable, "-m", "snakemake", *(["--cores", cores] if cores else []), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 

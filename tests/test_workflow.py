@@ -25,6 +25,12 @@ def test_a_finished_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in done.stdout + done.stderr
 
 
+def test_snakemakes_own_report_works(project):
+    done = snakemake(project, "--report", "report.html", *MINIMAL, cores=None)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verification" in (project / "report.html").read_text()
+
+
 def test_the_run_closes_with_a_summary(finished):
     text = (finished / "results/summary.txt").read_text()
     assert "surprises: 0" in text
