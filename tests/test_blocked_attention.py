@@ -104,12 +104,12 @@ MUTATIONS = {
     "causal blocks one short": ("seen = S - T + end if causal", "seen = S - T + end - 1 if causal"),
     "numerator not rescaled": ("o.mul_(rescale).baddbmm_", "o.baddbmm_"),
     "denominator not rescaled": ("a.mul_(rescale).add_", "a.add_"),
-    "log-sum-exp without the maximum": ("m.add_(a.log2_())", "a.log2_()"),
-    "log-sum-exp without the denominator": ("m.add_(a.log2_())", "m"),
-    "log-sum-exp in another base": ("m.add_(a.log2_())", "m.add_(a.log_())"),
+    "log-sum-exp without the maximum": (".sub_(m).exp2_()", ".exp2_()"),
+    "log-sum-exp without the denominator": (" / denominator[heads, :, rows]", ""),
+    "log-sum-exp in another base": (".sub_(m).exp2_()", ".sub_(m).exp_()"),
     "normalisation left out of the gradient": (".sub_(along).mul_(p)", ".mul_(p)"),
-    "scale left out of dq": ("dx.mul_(scale)", "dx"),
-    "base left out of dk": ("key_sum.mul_(LN_2)", "key_sum"),
+    "scale left out of dq": ("dx.baddbmm_(ds, y, alpha=scale)", "dx.baddbmm_(ds, y)"),
+    "scale left out of dk": ("x, alpha=scale)", "x)"),
 }
 
 

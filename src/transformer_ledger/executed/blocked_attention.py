@@ -4,7 +4,8 @@ Every query meets every key that it may see: no pair is left out and the result 
 saved is memory, since a block of scores lives only until the next one. The forward pass keeps, a query, the running
 maximum m, denominator a and numerator o of the keys read so far (Milakov and Gimelshein 2018, arXiv:1805.02867); the
 backward pass recomputes each block of weights from queries, keys and the log-sum-exp that was kept (Dao et al. 2022,
-arXiv:2205.14135, algorithm 4).
+arXiv:2205.14135, algorithm 4). It is kept in two parts, m and a, as in that paper's algorithm: m + ln a in one number
+would lose as many digits as m has before the point.
 
 Shapes: B sequences, T queries, S keys, h query heads, h_kv key/value heads, g = h / h_kv, widths d_h and d_v.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+ROOM = 256 * 512  # scores at work at once on a thread: half a MiB stays in its cache
 LN_2 = math.log(2)  # scores are taken in units of it: e^(s·ln 2) is 2^s, the faster function on this kind of processor
 ACCUMULATORS = {torch.bfloat16: torch.float32, torch.float16: torch.float32}  # other types accumulate in themselves
 
@@ -27,12 +29,12 @@ ACCUMULATORS = {torch.bfloat16: torch.float32, torch.float16: torch.float32}  # 
 class Blocks:
     """How attention is cut up: g times `queries` rows by `keys` columns of scores exist at once, for some heads.
 
-    Small blocks of several heads are done together, as long as they are no more scores than one whole block a thread has.
-    Reading the keys backwards is another order of the same sums.
+    Blocks of several heads are done together, as long as they are no more than ROOM scores a thread. Reading the keys
+    backwards is another order of the same sums.
     """
 
-    queries: int = 192
-    keys: int = 384
+    queries: int = 256
+    keys: int = 512
     backwards: bool = False
 
     def cut(self, T: int, S: int, causal: bool) -> Iterator[tuple[slice, list[slice]]]:
@@ -45,8 +47,7 @@ class Blocks:
 
     def together(self, heads: int, g: int, T: int, S: int) -> list[slice]:
         """The key/value heads done at once."""
-        room = torch.get_num_threads() * self.queries * self.keys
-        n = max(room // (g * min(self.queries, T) * min(self.keys, S)), 1)
+        n = max(torch.get_num_threads() * ROOM // (g * min(self.queries, T) * min(self.keys, S)), 1)
         return [slice(i, min(i + n, heads)) for i in range(0, heads, n)]
 
 
@@ -69,11 +70,11 @@ class _Room:
         size = (heads[0].stop - heads[0].start) * g * min(blocks.queries, T) * min(blocks.keys, S)
         self.kept = like.new_empty(size)
 
-    def product(self, left: Tensor, right: Tensor) -> Tensor:
-        """left·rightᵀ, (n, rows, width) and (n, columns, width) → (n, rows, columns)."""
+    def product(self, left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:
+        """left·rightᵀ·factor, (n, rows, width) and (n, columns, width) → (n, rows, columns)."""
         n, rows, columns = *left.shape[:2], right.shape[1]
         out = self.kept[: n * rows * columns].view(n, rows, columns)
-        return torch.bmm(left, right.transpose(1, 2), out=out)
+        return out.baddbmm_(left, right.transpose(1, 2), beta=0, alpha=factor)
 
 
 class _BlockedAttention(torch.autograd.Function):
@@ -86,17 +87,19 @@ class _BlockedAttention(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, blocks: Blocks) -> Tensor:
         (H, g, T, _), S, d_v = q.shape, k.shape[1], v.shape[2]
         wide = ACCUMULATORS.get(q.dtype, q.dtype)
-        out, lse = q.new_empty(H, g, T, d_v), q.new_empty(H, g, T, dtype=wide)
+        out = q.new_empty(H, g, T, d_v)
+        wanted = any(ctx.needs_input_grad)
+        maximum, denominator = (q.new_empty((H, g, T, 1) if wanted else 0, dtype=wide) for _ in range(2))
         together = blocks.together(H, g, T, S)
-        room = _Room(lse, blocks, g, T, S, together)
+        room = _Room(maximum, blocks, g, T, S, together)
         later = torch.ones(2 * (min(blocks.queries, T),), dtype=torch.bool).triu_(1) if causal else None
         for heads in together:
             for rows, key_blocks in blocks.cut(T, S, causal):
-                x = (q[heads, :, rows].to(wide) * (scale / LN_2)).flatten(1, 2)  # (n, g·queries, d_h)
+                x = q[heads, :, rows].to(wide).flatten(1, 2)  # (n, g·queries, d_h)
                 m = x.new_full((*x.shape[:2], 1), torch.finfo(wide).min)  # finite: −∞ − (−∞) has no value
                 a, o = torch.zeros_like(m), x.new_zeros(*x.shape[:2], d_v)
                 for keys in key_blocks:
-                    s = room.product(x, k[heads, keys].to(wide))
+                    s = room.product(x, k[heads, keys].to(wide), scale / LN_2)
                     if later is not None:
                         _hide(s, later, rows, keys, S - T)
                     larger = torch.maximum(m, s.amax(2, keepdim=True))
@@ -106,20 +109,23 @@ class _BlockedAttention(torch.autograd.Function):
                     o.mul_(rescale).baddbmm_(p, v[heads, keys].to(wide))
                     m = larger
                 out[heads, :, rows] = o.div_(a).unflatten(1, (g, -1))
-                lse[heads, :, rows] = m.add_(a.log2_()).view(-1, g, rows.stop - rows.start)
-        ctx.save_for_backward(q, k, v, out, lse)
+                if wanted:
+                    maximum[heads, :, rows] = m.unflatten(1, (g, -1))
+                    denominator[heads, :, rows] = a.unflatten(1, (g, -1))
+                del o  # before the next is made
+        ctx.save_for_backward(q, k, v, out, maximum, denominator)
         ctx.scale, ctx.causal, ctx.blocks = scale, causal, blocks
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = gradients
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, out, maximum, denominator = ctx.saved_tensors
         scale, causal, blocks = ctx.scale, ctx.causal, ctx.blocks
-        (H, g, T, _), S, wide = q.shape, k.shape[1], lse.dtype
+        (H, g, T, _), S, wide = q.shape, k.shape[1], maximum.dtype
         dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
         together = blocks.together(H, g, T, S)
-        room, other = (_Room(lse, blocks, g, T, S, together) for _ in range(2))
+        room, other = (_Room(maximum, blocks, g, T, S, together) for _ in range(2))
         later = torch.ones(2 * (min(blocks.queries, T),), dtype=torch.bool).triu_(1) if causal else None
         for heads in together:
             # The sums over all queries; those of a wide type grow where they are to end.
@@ -127,24 +133,24 @@ class _BlockedAttention(torch.autograd.Function):
                 x[heads].zero_() if x.dtype == wide else torch.zeros_like(x[heads], dtype=wide) for x in (dk, dv)
             )
             for rows, key_blocks in blocks.cut(T, S, causal):
-                x = (q[heads, :, rows].to(wide) * (scale / LN_2)).flatten(1, 2)
+                x = q[heads, :, rows].to(wide).flatten(1, 2)
                 dx = torch.zeros_like(x)
-                do = grad[heads, :, rows].to(wide).flatten(1, 2)  # (n, g·queries, d_v)
-                # Σ_j p_j (do·v_j) = do·o: what the softmax's normalisation takes back.
+                # do / a, (n, g·queries, d_v): with it, p is not divided by its sum.
+                do = (grad[heads, :, rows].to(wide) / denominator[heads, :, rows]).flatten(1, 2)
+                # Σ_j (p_j/a) (do·v_j) = do·o: what the softmax's normalisation takes back.
                 along = (do * out[heads, :, rows].to(wide).flatten(1, 2)).sum(2, keepdim=True)
-                level = lse[heads, :, rows].flatten(1, 2).unsqueeze(2)
+                m = maximum[heads, :, rows].flatten(1, 2)
                 for keys in key_blocks:
                     y = k[heads, keys].to(wide)
-                    s = room.product(x, y)
+                    s = room.product(x, y, scale / LN_2)
                     if later is not None:
                         _hide(s, later, rows, keys, S - T)
-                    p = s.sub_(level).exp2_()
+                    p = s.sub_(m).exp2_()
                     value_sum[:, keys].baddbmm_(p.transpose(1, 2), do)
                     ds = other.product(do, v[heads, keys].to(wide)).sub_(along).mul_(p)
-                    key_sum[:, keys].baddbmm_(ds.transpose(1, 2), x)
-                    dx.baddbmm_(ds, y)
-                dq[heads, :, rows] = dx.mul_(scale).unflatten(1, (g, -1))
-            key_sum.mul_(LN_2)  # x carries the scale, and 1/ln 2 too much
+                    key_sum[:, keys].baddbmm_(ds.transpose(1, 2), x, alpha=scale)
+                    dx.baddbmm_(ds, y, alpha=scale)
+                dq[heads, :, rows] = dx.unflatten(1, (g, -1))
             if dk.dtype != wide:
                 dk[heads], dv[heads] = key_sum, value_sum
         return dq, dk, dv, None, None, None

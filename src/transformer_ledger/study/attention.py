@@ -22,11 +22,14 @@ Method = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 
 
 def naive(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """The whole matrix of scores, masked, through a softmax; q (B, h, T, d_h), k and v (B, h_kv, T, d_h)."""
+    """Attention as it is written down: the whole matrix of scores, scaled, masked, through a softmax.
+
+    q (B, h, T, d_h), k and v (B, h_kv, T, d_h).
+    """
     g, T = q.shape[1] // k.shape[1], q.shape[2]
     if g > 1:
         k, v = k.repeat_interleave(g, 1), v.repeat_interleave(g, 1)
-    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
     if causal:
         scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(-1) @ v

@@ -17,8 +17,8 @@ from transformer_ledger.timing.machine import Work, measure
 BYTES = {"fp32": 4, "bf16": 2}
 PRODUCTS = {"naive": (2, 6), "blocked": (2, 7), "fused": (2, 7)}
 """Products of the size of the scores: forward; forward and backward. Four gradients, and the scores again if recomputed."""
-PLANES = (6, 15)
-"""Times that naive attention reads or writes its T × T plane: product, mask, softmax, product; and the way back."""
+PLANES = (8, 19)
+"""Times that naive attention reads or writes its T × T plane: product, scale, mask, softmax, product; and the way back."""
 ROWS = (4, 12)
 """Activations read or written once at least: q, k, v, output; then again with the four gradients, q, k, v and output."""
 
@@ -68,6 +68,7 @@ def compute(
     dtypes: Sequence[str],
     blocks: dict[str, int],
     repeats: int,
+    threads: int,
     seed: int,
 ) -> list[dict[str, Any]]:
     """Rows of timing/attention: one sequence, causal, as many key/value heads as query heads."""
@@ -79,4 +80,5 @@ def compute(
             for work in works(length, heads, head_dim, dtype, blocks["queries"], blocks["keys"], seed)
         ],
         repeats,
+        threads,
     )

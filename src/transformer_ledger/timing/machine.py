@@ -6,11 +6,16 @@ bind it, and how long it should take (the roofline model: Williams, Waterman, Pa
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+# Before torch is imported: threads that wait for each other must not spin on a core that another process wants, which
+# makes a run on a busy machine ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 PEAK_SIZE = 1024  # rows and columns of the square product that measures the peak rate
 COPY_BYTES = 2**27  # of the copy that measures bandwidth: far past the caches
@@ -64,14 +69,14 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return most
 
 
-def measure(works: Sequence[Work], repeats: int) -> list[dict[str, Any]]:
+def measure(works: Sequence[Work], repeats: int, threads: int = 1) -> list[dict[str, Any]]:
     """Rows of a timing table: every work run `repeats` times after one warm-up, all of them in turn.
 
-    Taking turns spreads a drift of the machine over all cases. One thread, whatever the environment says.
+    Taking turns spreads a drift of the machine over all cases. `threads` as given, whatever the environment says.
     """
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     flops_per_second, bytes_per_second = peaks()
     memory = [peak_bytes(work.run) for work in works]  # the warm-up
     samples: list[list[float]] = [[] for _ in works]
