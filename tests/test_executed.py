@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -406,3 +412,107 @@ def test_an_absurd_model_is_refused_with_a_message(absurd: dict, message: str) -
     settings = {"hf_config": None, "workloads": {}, "recipes": {}, "cache_dtypes": []}
     with pytest.raises(TableError, match=message):
         run.compute(model=spec(**absurd).to_json(), **settings)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def held_up(*_: object) -> list:
+    """A call that never comes back to the interpreter."""
+    return [sum(itertools.repeat(0))]
+
+
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        (held_up, r"tiny: running it takes more than 0\.2 s, the time limit; check its sizes"),
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "tiny: SIGKILL ended its run; is there memory enough"),
+        (lambda *_: [bytearray(2 * run.MEMORY_BYTES)], "tiny: running it takes more than 4 GiB"),
+        (lambda *_: 1 / 0, "tiny: its run failed, as shown above"),
+    ],
+)
+def test_a_run_that_does_not_end_well_gives_one_message(monkeypatch: pytest.MonkeyPatch, ended, message: str) -> None:
+    settings = {"hf_config": None, "workloads": {}, "recipes": {}, "cache_dtypes": []}
+    assert run.compute(model=spec().to_json(), **settings)
+    monkeypatch.setattr(run, "_ours", ended)
+    monkeypatch.setenv(run.TIME_LIMIT, "0.2" if ended is held_up else "60")
+    with pytest.raises(TableError, match=message):
+        run.compute(model=spec().to_json(), **settings)
+
+
+def test_a_job_past_its_time_writes_a_message_and_nothing_else(tmp_path: Path) -> None:
+    source = Path(run.__file__).parents[2]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"} | LLAMA))
+    settings = {"model": spec().to_json(), "hf_config": None, "workloads": {}, "recipes": {}, "cache_dtypes": []}
+    job = ["executed.run", "--spec", json.dumps({"settings": settings, "inputs": {}}), "--output", "made.parquet"]
+    for command in (job, ["size", "config.json", "--execute"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "transformer_ledger", *command],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(source), run.TIME_LIMIT: "0.1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 1
+        assert "running it takes more than 0.1 s, the time limit" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_config_json_that_names_code_runs_none_and_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An auto_map would be followed, or asked about, by whoever trusts the file."""
+    from transformer_ledger.executed import transformers_model
+
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    mark = tmp_path / "ran"
+    (tmp_path / "own.py").write_text(f"open({str(mark)!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    keys = {"model_type": "llama", **LLAMA, "_name_or_path": str(tmp_path)}
+    named = {"auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    plain, other = transformers_model.build(keys), transformers_model.build(keys | named)
+    assert type(plain) is type(other)
+    assert not mark.exists()
+
+
+def test_what_transformers_does_not_build_is_named() -> None:
+    from transformer_ledger.executed import transformers_model
+
+    keys = {"model_type": "mistral", **LLAMA, "num_key_value_heads": None}
+    with pytest.raises(count.CountError, match=r"tiny: transformers does not build this config\.json: .*expected int"):
+        transformers_model.rows(run._rows("tiny", "transformers"), spec(), keys, {}, [])
+
+
+def test_the_text_part_of_a_multimodal_file_is_built_with_what_the_file_says_at_its_top() -> None:
+    from transformer_ledger import huggingface
+    from transformer_ledger.executed import transformers_model
+
+    text = {"model_type": "gemma3_text", **COMMON, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 5}
+    config = {"model_type": "gemma3", "text_config": text, "tie_word_embeddings": False, "vision_config": {}}
+    model, read = transformers_model.build(config), huggingface.read("tiny", config)[0]
+    assert transformers_model.parameters(model, read)["head", "weight"] == 40 * 32
+    assert ("head", "weight") not in transformers_model.parameters(transformers_model.build(text), read)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_falcon_decodes_with_alibi_and_caches_as_its_layout_does(new: bool) -> None:
+    """What is not in the random models: falcon-rw-1b's own layout, and the one that copies keys and values."""
+    from transformer_ledger import huggingface
+    from transformer_ledger.ledger import agreement
+
+    config = {"model_type": "falcon", "vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "max_position_embeddings": 24, "new_decoder_architecture": new}
+    config |= (
+        {"num_kv_heads": 2} if new else {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}
+    )
+    model = {"m": json.loads(json.dumps(huggingface.read("m", config)[0].to_json()))}
+    loads = {"w": {"batch": 2, "context": 20}}
+    rows = run.compute(model["m"], config, loads, {}, ["bf16"])
+    totals = agreement.compute(model, loads, ["bf16"], {"m": rows})
+    assert [row for row in totals if row["difference"]] == []
+    held = {row["policy"]: row["executed"] for row in totals if row["quantity"] == "cache_bytes"}
+    assert held["dynamic"] == held["static"] == (2 if new else 1) * held["needed"]

@@ -325,23 +325,6 @@ def test_fused_and_plain_names_read_alike():
     assert huggingface.read("m", {"model_type": "gpt2", "hidden_size": 32, **plain})[0] == gpt
 
 
-@pytest.mark.parametrize(
-    ("config", "per_token"),
-    [
-        # Qwen3-4B: 36 layers, 8 key/value heads of 128, though d / h is 80.
-        (
-            {"model_type": "qwen3", "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128}
-            | {"hidden_size": 2560, "num_attention_heads": 32, "intermediate_size": 9728},
-            147_456,
-        ),
-        ({"model_type": "gpt_bigcode", "multi_query": True, "n_layer": 24, "n_embd": 2048, "n_head": 16}, 12_288),
-        ({"model_type": "gpt_bigcode", "multi_query": True, "n_layer": 40, "n_embd": 6144, "n_head": 48}, 20_480),
-    ],
-)
-def test_cache_per_token(config, per_token):
-    assert kv_cache.bytes_per_token(huggingface.read("m", config)[0], 512, "bf16", "needed") == per_token
-
-
 def test_null_head_dim_is_as_absent():
     for family in ("llama", "mistral", "mixtral", "qwen3", "gemma2", "gpt_oss"):
         config = {"model_type": family, "num_key_value_heads": 4, "num_attention_heads": 32}
@@ -440,6 +423,32 @@ def test_multimodal_file_gives_its_text_part():
             "no such",
         ),
         ({"model_type": "qwen3_moe", "mlp_only_layers": "all"}, "mlp_only_layers", "not a list"),
+        # Keys that the family's class does not read: it would take its default, or cache what its attention is not.
+        ({"model_type": "falcon", "n_head": 32}, "n_head", "not a key of falcon, which has num_attention_heads"),
+        ({"model_type": "llama", "n_layer": 2}, "n_layer", "not a key of llama, which has num_hidden_layers"),
+        ({"model_type": "llama", "d_model": 512}, "d_model", "not a key of llama, which has hidden_size"),
+        ({"model_type": "gpt_oss", "experts_per_token": 2}, "experts_per_token", "which has num_experts_per_tok"),
+        ({"model_type": "deepseek_v3", "num_experts": 8}, "num_experts", "which has num_local_experts or n_routed"),
+        ({"model_type": "llama", "sliding_window": 512}, "sliding_window", "not counted"),
+        ({"model_type": "mistral", "sliding_window": 1}, "sliding_window", "allowed: 2 to"),
+        ({"model_type": "mistral", "layer_types": ["full_attention"] * 32}, "layer_types", "32 of 32 layers have a"),
+        ({"model_type": "qwen2", "layer_types": ["sliding_attention"] * 32}, "layer_types", "0 of 32 layers have a"),
+        ({"model_type": "gemma2", "sliding_window": None}, "sliding_window", "null, though 13 of 26 layers"),
+        (
+            {"model_type": "gemma3_text", "use_bidirectional_attention": True},
+            "use_bidirectional_attention",
+            "not counted",
+        ),
+        # What the class refuses, or stops on when it runs.
+        (
+            {"model_type": "llama", "num_attention_heads": 12, "head_dim": 128},
+            "num_attention_heads",
+            "12 does not divide the width 4096, as llama wants it to",
+        ),
+        ({"model_type": "falcon", "num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn", "not counted"),
+        ({"model_type": "deepseek_v3", "n_routed_experts": 12}, "n_group", "8 groups do not divide 12 experts"),
+        ({"model_type": "deepseek_v3", "head_dim": 128}, "head_dim", "allowed: 64"),
+        ({"model_type": "deepseek_v3", "num_attention_heads": 64}, "num_key_value_heads", "128; a latent serves"),
     ],
 )
 def test_refusals_name_the_key(config, key, message):

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from transformer_ledger import tables
-
 KINDS = ("execution", "ledger", "verification", "experiment", "timing", "study", "claims")
 
 
 def _checked(path: str, wanted: str) -> dict[str, Any]:
     """The metadata of an input table; refuses, by name, one made with other settings or sources than the spec says."""
+    from transformer_ledger import tables
+
     metadata = tables.read_metadata(path)
     if metadata.get("digest") != wanted:
         raise tables.TableError(f"{path}: made with other settings or sources; delete it and run snakemake again")
@@ -33,6 +33,8 @@ def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any
     A parameter named after a kind of table gets {stem: rows}; `provenance` gets {path: metadata}; `checkpoint` gets the
     path of the one input that is no table.
     """
+    from transformer_ledger import tables
+
     accepted = inspect.signature(function).parameters
     read = [path for path in paths if path.endswith(".parquet")]
     metadata = {path: _checked(path, paths[path]) for path in read}
@@ -51,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["size"]:  # the one command that is no job
         return int(importlib.import_module("transformer_ledger.size").main(arguments[1:]))
+    from transformer_ledger import tables  # here and above: `size` needs none, and would wait for it
+
     parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__)
     parser.add_argument("module", help="module of the job, as ledger.parameters or verification.head_count")
     parser.add_argument("--spec", required=True, help="the job's canonical JSON")

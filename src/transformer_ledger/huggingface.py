@@ -7,7 +7,7 @@ Whatever decides a tensor or a product is either read, or defaulted and named in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,19 @@ from transformer_ledger.model import Attention, Feedforward, Latent, Layer, Mode
 LARGEST = 2**31 - 1
 MOST_LAYERS = 10_000
 
+# Keys for which null is a value: no window, no projection of the query, as many as there are attention heads.
+NULL_SAYS = ("sliding_window", "q_lora_rank", "num_key_value_heads")
+
+# Names that some family gives to one size. A name of another family is not read by this one, so it must not stand alone.
+SAME = (
+    ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads"),
+    ("num_local_experts", "num_experts", "n_routed_experts"),
+    ("num_experts_per_tok", "experts_per_token"),
+)
+
 
 @dataclass
 class Keys:
@@ -23,9 +36,11 @@ class Keys:
 
     config: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
 
     def _find(self, names: str | Sequence[str]) -> tuple[str, Any]:
         names = (names,) if isinstance(names, str) else tuple(names)
+        self.read.update(names)
         found = {name: self.config[name] for name in names if name in self.config}
         if len({repr(value) for value in found.values() if value is not None}) > 1:
             raise ModelError(next(iter(found)), f"{found}: variants of one key with different values")
@@ -52,11 +67,15 @@ class Keys:
             raise ModelError(name, f"{value}; allowed: {low} to {high}")
         return value
 
-    def optional(self, name: str, default: int | None) -> int | None:
-        """A positive integer, or None where the file says null; the default, noted, where the key is left out."""
+    def optional(self, name: str, default: int | None, low: int = 1) -> int | None:
+        """An integer from `low`, or None where the file says null; the default, noted, where the key is left out."""
         if name not in self.config:
             return int(self.default(name, default)) if default is not None else self.default(name, None)
-        return None if self.config[name] is None else self.integer(name, None)
+        return None if self.config[name] is None else self.integer(name, None, low)
+
+    def window(self, default: int | None) -> int | None:
+        """Positions that a windowed layer sees; of one, transformers' dynamic cache lets go of nothing."""
+        return self.optional("sliding_window", default, low=2)
 
     def derived(self, names: str | Sequence[str], value: int, why: str) -> int:
         """An integer that another key decides, noted, where the file leaves it out or says null."""
@@ -81,6 +100,14 @@ class Keys:
             raise ModelError(name, f"{value!r} is not a positive number")
         return float(value)
 
+    def foreign(self) -> None:
+        """Refuse a size under a name that only other families read: the family would take its default instead."""
+        for names in SAME:
+            own = [name for name in names if name in self.read]
+            given = [name for name in names if self.config.get(name) is not None]
+            if own and given and not self.read.intersection(given):
+                raise ModelError(given[0], f"not a key of {self.config['model_type']}, which has {' or '.join(own)}")
+
     def fixed(self, name: str, *allowed: Any) -> None:
         """Refuse any value but those that the ledgers know how to count; a key left out means the first."""
         value = self.config.get(name, allowed[0])
@@ -96,6 +123,18 @@ class Keys:
                 return Keys(nested, self.notes).number("rope_theta", default)
         return self.number(("rope_theta", "rotary_emb_base"), default)
 
+    def key_value_heads(self, default: int | None, heads: int) -> int:
+        """Key/value heads: as many as attention heads where the file says null, or the family has no other default."""
+        if default is None or self.config.get("num_key_value_heads", 0) is None:
+            return self.derived("num_key_value_heads", heads, "as many as attention heads")
+        return self.integer("num_key_value_heads", default)
+
+    def dividing(self, d: int, heads: int, wanted: bool) -> None:
+        """Refuse heads that do not divide the width where the family wants it, whatever its head_dim is."""
+        if wanted and d % heads:
+            kind = self.config["model_type"]
+            raise ModelError("num_attention_heads", f"{heads} does not divide the width {d}, as {kind} wants it to")
+
     def heads(self, d: int, heads: int, kv_heads: int, head_dim: int | None = None) -> Attention:
         """Heads that fill the width unless `head_dim` says otherwise."""
         if head_dim is None:
@@ -106,9 +145,9 @@ class Keys:
             raise ModelError("num_key_value_heads", f"{kv_heads} does not divide the {heads} attention heads")
         return Attention(heads, kv_heads, head_dim)
 
-    def depth(self, default: int) -> int:
+    def depth(self, default: int, *others: str) -> int:
         """Number of layers."""
-        return self.integer(("num_hidden_layers", "n_layer"), default, 1, MOST_LAYERS)
+        return self.integer(("num_hidden_layers", *others), default, 1, MOST_LAYERS)
 
     def layer_types(self, layers: int, windowed: Callable[[int], bool], why: str) -> list[bool]:
         """For each layer whether its attention has the window: `layer_types`, or the family's pattern, noted."""
@@ -147,7 +186,7 @@ def _gpt2(name: str, keys: Keys, multi_query: bool = False) -> ModelSpec:
         d_model=d,
         vocabulary=keys.integer("vocab_size", 50257),
         context=C,
-        layers=((keys.depth(12), layer),),
+        layers=((keys.depth(12, "n_layer"), layer),),
         positions="learned",
         position_rows=C,
         norm="layernorm",
@@ -222,7 +261,7 @@ def _bloom(name: str, keys: Keys) -> ModelSpec:
         d_model=d,
         vocabulary=keys.integer("vocab_size", 250880),
         context=keys.integer("seq_length", 2048),
-        layers=((keys.depth(2), layer),),
+        layers=((keys.depth(2, "n_layer"), layer),),
         positions="none",
         norm="layernorm",
         norm_bias=True,
@@ -233,14 +272,19 @@ def _bloom(name: str, keys: Keys) -> ModelSpec:
 
 
 def _falcon(name: str, keys: Keys) -> ModelSpec:
-    """`multi_query` is one key/value head whatever num_kv_heads says, unless the new decoder architecture is on."""
-    d, h = keys.integer(("hidden_size", "n_embed"), 4544), keys.integer(("num_attention_heads", "n_head"), 71)
+    """`multi_query` is one key/value head whatever num_kv_heads says, unless the new decoder architecture is on.
+
+    That one hands its keys and values out to the query heads before it caches them.
+    """
+    d, h = keys.integer(("hidden_size", "n_embed"), 4544), keys.integer("num_attention_heads", 71)
     new, parallel = keys.flag("new_decoder_architecture", False), keys.flag("parallel_attn", True)
+    if parallel and not new:
+        keys.fixed("num_ln_in_parallel_attn", None, 1)
     bias, multi_query = keys.flag("bias", False), keys.flag("multi_query", True)
     if new and not parallel:
         raise ModelError("parallel_attn", "false with new_decoder_architecture true: no such Falcon runs")
     if new:
-        h_kv = keys.derived(("num_kv_heads", "n_head_kv"), h, "as many as attention heads")
+        h_kv = keys.derived("num_kv_heads", h, "as many as attention heads")
         norms = keys.integer("num_ln_in_parallel_attn", 2, 1, 2)
     else:
         h_kv, norms = 1 if multi_query else h, 1 if parallel else 2
@@ -251,7 +295,7 @@ def _falcon(name: str, keys: Keys) -> ModelSpec:
     alibi = keys.flag("alibi", False)
     f = keys.derived("ffn_hidden_size", 4 * d, "4 times the width")
     layer = Layer(
-        _biased(keys.heads(d, h, h_kv), bias, bias),
+        _with(_biased(keys.heads(d, h, h_kv), bias, bias), repeated_cache=new),
         Feedforward("gelu", f, bias=bias),
         norms=norms,
         parallel=parallel,
@@ -301,6 +345,7 @@ class Gated:
     num_experts_per_tok: int = 0
     moe_intermediate_size: int = 0
     sinks: bool = False
+    divides: bool = False  # the heads must divide the width, though head_dim is a key of its own
 
 
 def _window(keys: Keys, family: Gated, layers: int) -> list[int | None]:
@@ -308,17 +353,19 @@ def _window(keys: Keys, family: Gated, layers: int) -> list[int | None]:
     if family.window == "none":
         return [None] * layers
     if family.window == "all":
-        return [keys.optional("sliding_window", family.sliding_window)] * layers
+        return [keys.window(family.sliding_window)] * layers
     if family.window == "pattern":
-        w = keys.optional("sliding_window", family.sliding_window)
+        w = keys.window(family.sliding_window)
         period = family.pattern
         if period > 2:
-            period = keys.integer(("sliding_window_pattern", "_sliding_window_pattern"), period)
+            period = keys.integer("sliding_window_pattern", period)
         types = keys.layer_types(layers, lambda i: bool((i + 1) % period), f"every {period}. layer full")
+        if w is None and any(types):
+            raise ModelError("sliding_window", f"null, though {sum(types)} of {layers} layers have a window")
         return [w if windowed else None for windowed in types]
     if not keys.flag("use_sliding_window", False):
         return [None] * layers
-    w = keys.optional("sliding_window", family.sliding_window)
+    w = keys.window(family.sliding_window)
     if family.window == "flag":
         return [w] * layers
     first = keys.integer("max_window_layers", 28, 0)
@@ -333,8 +380,7 @@ def _experts(keys: Keys, family: Gated, f: int, layers: int) -> list[Feedforward
     if family.experts == "none":
         return [dense] * layers
     E = keys.integer(("num_local_experts", "num_experts"), family.num_experts, 0 if family.experts == "qwen" else 1)
-    variants = ("num_experts_per_tok", "experts_per_token") if family.experts == "gpt_oss" else "num_experts_per_tok"
-    k = keys.integer(variants, family.num_experts_per_tok)
+    k = keys.integer("num_experts_per_tok", family.num_experts_per_tok)
     _top_k(k, E)
     biased = family.experts == "gpt_oss"
     width = keys.integer("moe_intermediate_size", family.moe_intermediate_size) if family.experts == "qwen" else f
@@ -354,13 +400,12 @@ def _top_k(k: int, E: int) -> None:
 
 
 def _gated(name: str, keys: Keys, family: Gated) -> ModelSpec:
+    keys.fixed("use_bidirectional_attention", False, None)
     d = keys.integer("hidden_size", family.hidden_size)
     h = keys.integer("num_attention_heads", family.num_attention_heads)
-    if family.num_key_value_heads is None or keys.config.get("num_key_value_heads", 0) is None:
-        h_kv = keys.derived("num_key_value_heads", h, "as many as attention heads")
-    else:
-        h_kv = keys.integer("num_key_value_heads", family.num_key_value_heads)
+    h_kv = keys.key_value_heads(family.num_key_value_heads, h)
     head_dim = family.head_dim
+    keys.dividing(d, h, family.divides)
     if head_dim is not None or keys.config.get("head_dim") is not None:
         head_dim = keys.integer("head_dim", head_dim)
     attention = keys.heads(d, h, h_kv, head_dim)
@@ -391,7 +436,7 @@ def _gated(name: str, keys: Keys, family: Gated) -> ModelSpec:
 
 
 GATED = {
-    "llama": Gated(feedforward_bias=False),
+    "llama": Gated(feedforward_bias=False, divides=True),
     "mistral": Gated(
         intermediate_size=14336,
         num_key_value_heads=8,
@@ -472,6 +517,7 @@ GATED = {
         sliding_window=4096,
         pattern=2,
         norms=4,
+        divides=True,
     ),
     "gemma3_text": Gated(
         vocab_size=262208,
@@ -489,6 +535,7 @@ GATED = {
         pattern=6,
         query_key_norm="head",
         norms=4,
+        divides=True,
     ),
     "phi3": Gated(
         vocab_size=32064,
@@ -543,26 +590,34 @@ class Deepseek:
     num_experts_per_tok: int | None
     first_k_dense_replace: int
     max_position_embeddings: int
-    mlp_bias: bool  # whether the family reads the key
+    experts: str  # its other name for n_routed_experts
+    num_key_value_heads: int | None  # None: as many as attention heads
+    n_group: int  # groups that experts are chosen in; 0: only where topk_method says so
+    head_dim: bool  # whether a head_dim is followed, which must then be the rotated width
+    divides: bool  # whether the heads must divide the width
 
 
 DEEPSEEK = {
-    "deepseek_v2": Deepseek(102400, 4096, 11008, 1407, 32, 32, 2, 64, None, 0, 2048, True),
-    "deepseek_v3": Deepseek(129280, 7168, 18432, 2048, 61, 128, 1, 256, 8, 3, 4096, False),
+    "deepseek_v2": Deepseek(
+        102400, 4096, 11008, 1407, 32, 32, 2, 64, None, 0, 2048, "num_experts", None, 0, False, True
+    ),
+    "deepseek_v3": Deepseek(
+        129280, 7168, 18432, 2048, 61, 128, 1, 256, 8, 3, 4096, "num_local_experts", 128, 8, True, False
+    ),
 }
 
 
 def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
-    """Latent attention, dense layers first, shared experts. The file's head_dim is the rotated part, so it is not read.
+    """Latent attention, dense layers first, shared experts.
 
     A multi-token-prediction layer (num_nextn_predict_layers) stands in the checkpoint, not in the model that runs.
     """
-    if family.mlp_bias:
-        keys.fixed("mlp_bias", False)
+    keys.fixed("mlp_bias", False)
     keys.fixed("moe_layer_freq", 1)
     d = keys.integer("hidden_size", family.hidden_size)
     h = keys.integer("num_attention_heads", family.num_attention_heads)
-    h_kv = keys.derived("num_key_value_heads", h, "as many as attention heads")
+    keys.dividing(d, h, family.divides)
+    h_kv = keys.key_value_heads(family.num_key_value_heads, h)
     if h_kv != h:
         raise ModelError("num_key_value_heads", f"{h_kv}; a latent serves each of the {h} attention heads")
     bias = keys.flag("attention_bias", False)
@@ -576,6 +631,8 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
     )
     if latent.rope_dim % 2:
         raise ModelError("qk_rope_head_dim", f"{latent.rope_dim} is odd; rotary positions pair the components")
+    if family.head_dim:
+        keys.fixed("head_dim", latent.rope_dim, None)
     attention = Attention(
         h,
         h,
@@ -585,9 +642,13 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
         output_bias=bias,
         latent=latent,
     )
-    E = keys.integer(("n_routed_experts", "num_experts", "num_local_experts"), family.n_routed_experts)
+    E = keys.integer(("n_routed_experts", family.experts), family.n_routed_experts)
     k = keys.integer("num_experts_per_tok", family.num_experts_per_tok)
     _top_k(k, E)
+    if family.n_group or keys.config.get("topk_method") == "group_limited_greedy":
+        groups = keys.integer("n_group", family.n_group or None)
+        if E % groups or E // groups < 2:
+            raise ModelError("n_group", f"{groups} groups do not divide {E} experts into two or more each")
     f = keys.integer("moe_intermediate_size", family.moe_intermediate_size)
     shared = f * keys.integer("n_shared_experts", family.n_shared_experts)
     dense = Feedforward("gated", keys.integer("intermediate_size", family.intermediate_size))
@@ -621,16 +682,28 @@ KNOWN = tuple(sorted([*OTHERS, *GATED, *DEEPSEEK]))
 TEXT_PART = "text part of a multimodal file; its other parts are not counted"
 
 
-def _text_part(config: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def text_part(config: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """The text part of a multimodal file, with the tying that such a file states at its top."""
     inner = config.get("text_config")
     if not isinstance(inner, dict):
-        return config
+        return dict(config)
     notes.append(f"text_config: {TEXT_PART}")
     # ASSUME a text part that does not name its type is the text model that goes with the file's own type.
     kind = inner.get("model_type") or f"{config.get('model_type')}_text"
     tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config and key not in inner}
     return {**inner, **tied, "model_type": kind}
+
+
+def _no_other_window(keys: Keys, spec: ModelSpec, kind: str) -> None:
+    """Refuse windows that the family's attention does not have: the caches of transformers would follow them."""
+    if kind not in GATED or GATED[kind].window == "none":
+        keys.fixed("sliding_window", None)
+    if keys.config.get("layer_types") is not None:
+        windowed = [layer.attention.window is not None for layer in spec.each_layer()]
+        if keys.layer_types(spec.depth, lambda _: False, "") != windowed:
+            raise ModelError(
+                "layer_types", f"{sum(windowed)} of {spec.depth} layers have a window in {kind}, not these"
+            )
 
 
 def read(name: str, config: dict[str, Any]) -> tuple[ModelSpec, list[str]]:
@@ -642,14 +715,18 @@ def read(name: str, config: dict[str, Any]) -> tuple[ModelSpec, list[str]]:
     if not isinstance(config, dict):
         raise ModelError("", "not a JSON object")
     notes: list[str] = []
-    keys = Keys(_text_part(config, notes), notes)
+    keys = Keys(text_part(config, notes), notes)
     kind = keys.config.get("model_type")
     if not isinstance(kind, str):
         raise ModelError("model_type", f"missing or no name; known: {', '.join(KNOWN)}")
     if kind in GATED:
-        return _gated(name, keys, GATED[kind]), notes
-    if kind in DEEPSEEK:
-        return _deepseek(name, keys, DEEPSEEK[kind]), notes
-    if kind in OTHERS:
-        return OTHERS[kind](name, keys), notes
-    raise ModelError("model_type", f"unknown model_type {kind!r}; known: {', '.join(KNOWN)}")
+        spec = _gated(name, keys, GATED[kind])
+    elif kind in DEEPSEEK:
+        spec = _deepseek(name, keys, DEEPSEEK[kind])
+    elif kind in OTHERS:
+        spec = OTHERS[kind](name, keys)
+    else:
+        raise ModelError("model_type", f"unknown model_type {kind!r}; known: {', '.join(KNOWN)}")
+    keys.foreign()
+    _no_other_window(keys, spec, kind)
+    return spec, notes

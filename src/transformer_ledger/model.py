@@ -49,6 +49,7 @@ class Attention:
     query_key_norm: str = "none"  # none | head (one vector of d_h) | full (one of h·d_h, one of h_kv·d_h)
     sinks: bool = False  # one learned logit a head (gpt-oss)
     latent: Latent | None = None
+    repeated_cache: bool = False  # transformers caches keys and values once a query head (Falcon's new layout)
 
 
 @dataclass(frozen=True)

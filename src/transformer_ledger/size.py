@@ -8,31 +8,56 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from transformer_ledger import huggingface
 from transformer_ledger.formulas.training_compute import rule_flops
 from transformer_ledger.ledger import agreement, fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelError, ModelSpec
 
-# The shipped recipes of config.yaml that need no choice of devices.
-RECIPES: dict[str, dict[str, Any]] = {
-    "adamw-fp32": {"weights": "fp32", "gradients": "fp32", "optimizer": "adamw", "moments": "fp32"},
-    "adamw-bf16": {"weights": "bf16", "gradients": "bf16", "optimizer": "adamw", "moments": "bf16"},
-    "adamw-bf16-master": {
-        "weights": "bf16",
-        "gradients": "bf16",
-        "optimizer": "adamw",
-        "moments": "fp32",
-        "master_weights": "fp32",
-    },
-}
+CONFIG = Path(__file__).resolve().parents[2] / "config.yaml"
+EXAMPLE = """example:
+  python -m transformer_ledger size resources/models/gpt-oss-20b.json --batch 32 --context 8192 --cache-dtype fp8
+
+Bytes and FLOPs are exact. `active` leaves out the experts that a token is not routed to. Of the cache, `bytes` is what
+attention can still read (`needed`), `reserved_bytes` the full length in every layer. Forward FLOPs are those of a dense
+kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml counts its state
+once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations."""
 
 
-def sizes(
-    spec: ModelSpec, notes: list[str], batch: int, context: int, dtype: str, cache_dtype: str
-) -> dict[str, dict[str, Any] | Any]:
+def recipes() -> dict[str, dict[str, Any]]:
+    """The recipes of the checkout's config.yaml; none where the package is installed without one.
+
+    Raises ValueError where the file is not YAML, or a recipe lacks a key.
+    """
+    try:
+        config = yaml.load(CONFIG.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except FileNotFoundError:
+        return {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{CONFIG.name}, which has the training recipes, is not YAML: {error}") from None
+    held = {name: {"moments": "fp32", **recipe} for name, recipe in (config.get("recipes") or {}).items() if recipe}
+    for name, recipe in held.items():
+        if missing := {"weights", "gradients", "optimizer"} - set(recipe):
+            raise ValueError(f"{CONFIG.name}: recipe {name} has no {min(missing)!r}")
+    return held
+
+
+def _state(spec: ModelSpec, held: Mapping[str, Any], execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """For each recipe the sums over its items: bytes, bytes of the fullest device, executed bytes."""
+    state: dict[str, dict[str, int]] = {}
+    for row in training_state.compute({spec.name: spec.to_json()}, dict(held), execution):
+        sums = state.setdefault(row["recipe"], {"bytes": 0, "bytes_per_device": 0, "devices": row["devices"]})
+        for name in ("bytes", "bytes_per_device", *(["executed_bytes"] if execution else [])):
+            sums[name] = sums.get(name, 0) + row[name]
+    return state
+
+
+def sizes(spec: ModelSpec, notes: list[str], batch: int, context: int, dtype: str, cache_dtype: str) -> dict[str, Any]:
     """Every total of one model, exact: parameters, bytes [byte], matrix-product work [FLOP].
 
     Raises ValueError for an unknown dtype.
@@ -41,9 +66,6 @@ def sizes(
     components: dict[str, int] = {}
     for row in parameters.compute({spec.name: spec.to_json()}):
         components[row["component"]] = components.get(row["component"], 0) + row["parameters"]
-    state: dict[str, dict[str, int]] = {}
-    for row in training_state.compute({spec.name: spec.to_json()}, RECIPES):
-        state.setdefault(row["recipe"], {"bytes": 0})["bytes"] += row["bytes"]
 
     def work(phase: str, convention: str = "full") -> int:
         return matmul.total(spec, batch, context, phase, convention)
@@ -68,50 +90,80 @@ def sizes(
             "training_flops_causal_exact": work("train", "causal-exact"),
             "rule_6nd_flops": rule_flops(active, batch * context),
         },
-        "training_state": state,
+        "training_state": _state(spec, recipes()),
         "defaulted": notes,
     }
 
 
 def executed(spec: ModelSpec, raw: dict[str, Any], batch: int, context: int, cache_dtype: str) -> list[dict[str, Any]]:
-    """What the executed models count, beside the ledger's total and the difference."""
+    """What the executed models count, beside the ledger's total and the difference.
+
+    Raises TableError where the model cannot be run.
+    """
     from transformer_ledger.executed import run
 
-    workloads = {"size": {"batch": batch, "context": context}}
+    workloads, held = {"size": {"batch": batch, "context": context}}, recipes()
     model = json.loads(json.dumps(spec.to_json()))
-    rows = run.compute(model, raw, workloads, RECIPES, [cache_dtype])
-    checked = agreement.compute({spec.name: model}, workloads, [cache_dtype], {spec.name: rows})
-    return [{key: value for key, value in row.items() if key != "model"} for row in checked]
+    rows = run.compute(model, raw, workloads, held, [cache_dtype])
+    made = agreement.compute({spec.name: model}, workloads, [cache_dtype], {spec.name: rows})
+    for recipe, sums in _state(spec, held, {spec.name: rows}).items():
+        ledger, counted = sums["bytes"], sums["executed_bytes"]
+        row = {"implementation": "ours", "quantity": "state_bytes", "workload": "", "phase": recipe, "policy": ""}
+        made.append({**row, "ledger": ledger, "executed": counted, "difference": ledger - counted})
+    return [{key: value for key, value in row.items() if key != "model"} for row in made]
 
 
-def text(found: dict[str, Any]) -> str:
-    """The sizes as lines of `name value`, integers grouped."""
-    lines = []
-    for section, values in found.items():
-        if section == "defaulted":
-            lines += [f"defaulted: {note}" for note in values]
-        elif section == "executed":
-            off = [row for row in values if row["difference"]]
-            lines.append(f"{'executed':44}{len(values) - len(off):>28,} totals agree, {len(off)} differ")
-            lines += [f"  {row}" for row in off]
-        else:
-            for name, value in values.items():
-                inner = value.items() if isinstance(value, dict) else [("", value)]
-                for part, number in inner:
-                    label = f"{section}.{name}" + (f".{part}" if part else "")
-                    lines.append(f"{label:44}{number:>28,}")
-    return "\n".join(lines)
+def _readable(name: str, value: int) -> str:
+    """Bytes in GiB and GB, FLOPs in powers of ten; nothing for a small number or a plain count."""
+    if "bytes" in name and value >= 2**20:
+        return f"{value / 2**30:,.2f} GiB = {value / 1e9:,.2f} GB"
+    return f"{value:.4g} FLOP" if "flops" in name else ""
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Every number with its dotted name."""
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", number) for inner, number in _lines(value))
+        elif isinstance(value, int):
+            yield name, value
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """The sizes as lines of `name value`, integers grouped, large ones also in a larger unit."""
+    alone = {name: {"bytes": held["bytes"]} for name, held in found["training_state"].items() if held["devices"] == 1}
+    named = list(_lines({**found, "training_state": {**found["training_state"], **alone}}))
+    wide, digits = max(len(name) for name, _ in named), max(len(f"{value:,}") for _, value in named)
+    lines = [f"{name:{wide}}  {value:{digits},}  {_readable(name, value)}".rstrip() for name, value in named]
+    for row in found.get("executed", []):
+        where = ".".join(filter(None, (row["quantity"], row["phase"], row["policy"])))
+        lines.append(
+            f"executed by {row['implementation']}: {where} {row['executed']:,}, difference {row['difference']:,}"
+        )
+    return "\n".join(lines + [f"defaulted: {note}" for note in found["defaulted"]])
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
 
 
 def _at_least_one(value: str) -> int:
-    if not value.isdigit() or int(value) < 1:
+    if not value.isdecimal() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not an integer from 1")
     return int(value)
 
 
 def main(arguments: list[str]) -> int:
-    """The command; 1 with one message where the file or a value is wrong."""
-    parser = argparse.ArgumentParser(prog="transformer_ledger size", description=__doc__)
+    """The command; 1 with one message where the file or a value is wrong, or a difference was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m transformer_ledger size",
+        description="Parameters, KV cache, matrix-multiply work and training state of one config.json, exact.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("config", type=Path, help="a Hugging Face config.json")
     parser.add_argument("--batch", type=_at_least_one, default=1, help="sequences (default: 1)")
     parser.add_argument("--context", type=_at_least_one, help="positions of each (default: 4096, or the model's fewer)")
@@ -122,8 +174,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument("--execute", action="store_true", help="run the model on the meta device and compare (seconds)")
     options = parser.parse_args(arguments)
+
+    def wrong(reason: object) -> int:
+        print(f"{options.config}: {reason}", file=sys.stderr)
+        return 1
+
     try:
-        raw = json.loads(options.config.read_text(encoding="utf-8"))
+        raw = _parsed(options.config.read_text(encoding="utf-8"))
         if not isinstance(raw, dict):
             raise ValueError("not a JSON object")
         spec, notes = huggingface.read(options.config.stem, raw)
@@ -132,13 +189,19 @@ def main(arguments: list[str]) -> int:
             raise ValueError(f"--context {context} is longer than the model's {spec.context}")
         found = sizes(spec, list(notes), options.batch, context, options.dtype, options.cache_dtype)
         if options.execute:
-            found["executed"] = executed(spec, raw, options.batch, context, options.cache_dtype)
+            from transformer_ledger.tables import TableError  # costs a fifth of the whole command
+
+            try:
+                found["executed"] = executed(spec, raw, options.batch, context, options.cache_dtype)
+            except TableError as error:
+                return wrong(error)
     except ModelError as error:
-        print(f"{options.config}: {error.key}: {error}" if error.key else f"{options.config}: {error}", file=sys.stderr)
-        return 1
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        print(f"{options.config}: {reason}", file=sys.stderr)
-        return 1
+        return wrong(f"{error.key}: {error}" if error.key else error)
+    except UnicodeDecodeError:
+        return wrong("not a text file")
+    except OSError as error:
+        return wrong(error.strerror or error)
+    except ValueError as error:
+        return wrong(error)
     print(json.dumps(found, indent=1, ensure_ascii=False) if options.json else text(found))
-    return 0
+    return int(any(row["difference"] for row in found.get("executed", [])))

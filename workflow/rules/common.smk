@@ -19,6 +19,8 @@ try:
     settings = load(config, *sources(workflow))
 except ConfigError as error:
     sys.exit(f"{error}")
+# A limit decides no result, so it is no part of a spec.
+os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))
 
 
 def tables(job):

@@ -20,9 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_ledger.executed.cache import Cache, Reserved, storage_bytes
 from transformer_ledger.executed.decoder import Decoder, Experts, Product
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.tables import TableError
 
 
-class CountError(Exception):
+class CountError(TableError):
     """A count that saw less, or other, than what ran: it must not be written."""
 
 

@@ -8,38 +8,79 @@ CPU, on a small copy of either.
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import os
 import resource
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from typing import Any
 
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import COPY, public, public_config, shrunken
 from transformer_ledger.tables import TableError
 
-# The meta device holds shapes only: 126 layers at full width stay under 1 GiB with all imports.
+# The meta device holds shapes only: 126 layers at full width stay under 1 GiB with all imports, and take seconds.
 MEMORY_BYTES = 4 * 2**30
 LAYERS = 2048  # more takes minutes, and no published decoder comes near
+SECONDS = 600.0
+TIME_LIMIT = "TRANSFORMER_LEDGER_TIME_LIMIT"  # environment variable [s], which the workflow sets: no spec has it
 
 Row = dict[str, Any]
 
 
-@contextmanager
-def _limited(name: str) -> Iterator[None]:
-    """A limit on this process's heap, so that an absurd model fails with a message, not with the machine."""
+def _seconds() -> float:
+    return float(os.environ.get(TIME_LIMIT) or SECONDS)
+
+
+def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> None:
+    """Do `work` under both limits, in a process of its own, and send what it made or the error that it raised.
+
+    The kernel ends the process when the time is up: it may be deep in a call that hands nothing back to Python.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, _seconds())
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in (MEMORY_BYTES, soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
-        yield
+        made: list[Row] | TableError = work()
+    except TableError as error:
+        made = error
     except RuntimeError as error:
         if "overflow" not in str(error):
             raise
-        raise TableError(f"{name}: a tensor has more bytes than 64 bits can count; check its sizes") from None
+        made = TableError(f"{name}: a tensor has more bytes than 64 bits can count; check its sizes")
     except MemoryError:
-        raise TableError(f"{name}: running it takes more than {MEMORY_BYTES // 2**30} GiB; check its layers") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        made = TableError(f"{name}: running it takes more than {MEMORY_BYTES // 2**30} GiB; check its layers")
+    answer.send(made)
+
+
+def _apart(name: str, work: Callable[[], list[Row]]) -> list[Row]:
+    """What `work` makes in a forked process, so that an absurd model fails with a message, not with the machine."""
+    context = multiprocessing.get_context("fork")
+    answer, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_limited, args=(name, work, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        made = answer.recv()
+    except EOFError:
+        process.join()
+        code = process.exitcode or 0
+        if code == -signal.SIGALRM:
+            limit = f"{_seconds():g} s, the time limit"
+            made = TableError(
+                f"{name}: running it takes more than {limit}; check its sizes or raise execution.time_limit"
+            )
+        elif code < 0:
+            made = TableError(f"{name}: {signal.Signals(-code).name} ended its run; is there memory enough?")
+        else:
+            made = TableError(f"{name}: its run failed, as shown above")
+    process.join()
+    if isinstance(made, TableError):
+        raise made
+    return made
 
 
 def _rows(model: str, implementation: str) -> Any:
@@ -104,12 +145,11 @@ def _activations(spec: ModelSpec, hf_config: Mapping[str, Any] | None, settings:
 
     batch, tokens = settings["batch"], settings["tokens"]
     small = shrunken(spec, settings["largest"], tokens)
-    family = public(hf_config, spec)
     made: list[Row] = []
     for dtype in settings["dtypes"]:
         found = {"ours": activations.measured(small, batch, tokens, dtype)}
-        if family:
-            config = public_config(small, **family)
+        if hf_config and public(hf_config, spec):
+            config = public_config(small, hf_config)
             found["transformers"] = activations.measured_transformers(config, batch, tokens, dtype)
         for implementation, parts in found.items():
             for method in dict.fromkeys(method for method, _ in parts):
@@ -131,15 +171,17 @@ def compute(
 
     `activations` says how large the copy is whose saved activations are measured; without it none is.
 
-    Raises TableError where the model has more than LAYERS layers, takes more than MEMORY_BYTES to describe or has a
-    tensor past int64, CountError where a count cannot be trusted.
+    It all happens in a process of its own. Raises TableError where the model has more than LAYERS layers, takes more
+    than MEMORY_BYTES or too long, has a tensor past int64, or cannot be run by transformers; its kind CountError where
+    a count cannot be trusted.
     """
     spec = ModelSpec.from_json(model)
     if spec.depth > LAYERS:
         raise TableError(
             f"{spec.name}: {spec.depth} layers; models of up to {LAYERS} are run, take it out of the config"
         )
-    with _limited(spec.name):
+
+    def work() -> list[Row]:
         import torch
 
         torch.set_num_threads(1)
@@ -147,7 +189,10 @@ def compute(
         if hf_config is not None:
             from transformer_ledger.executed import transformers_model
 
-            made += transformers_model.rows(_rows(spec.name, "transformers"), spec, hf_config, workloads, cache_dtypes)
+            make = _rows(spec.name, "transformers")
+            made += transformers_model.rows(make, spec, hf_config, workloads, cache_dtypes)
         if activations is not None:
             made += _activations(spec, hf_config, activations)
-    return made
+        return made
+
+    return _apart(spec.name, work)

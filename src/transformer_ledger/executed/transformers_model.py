@@ -6,6 +6,7 @@ its module names tell, fused projections cut by output width.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections import Counter
@@ -20,6 +21,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, StaticCache
 
+from transformer_ledger import huggingface
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
 from transformer_ledger.executed.count import CountError, by_module, forward_flops, own_inputs, token_ids
 from transformer_ledger.model import Attention, ModelSpec
@@ -102,9 +104,14 @@ def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
 def build(hf_config: Mapping[str, Any]) -> Any:
     """The model of a config.json on the meta device: eager attention, experts as counted batched products.
 
-    A fresh configuration object each time, since models built from one share its attention setting.
+    A fresh configuration object each time, since models built from one share its attention setting. Left out are nulls
+    that say no more than a missing key, on which some classes stop; code that the file names; and the padding token,
+    which decides no tensor and would be looked for in ids that have no values here.
     """
-    config = AutoConfig.for_model(**hf_config).get_text_config()
+    keys = huggingface.text_part(hf_config, [])
+    said = {name: value for name, value in keys.items() if value is not None or name in huggingface.NULL_SAYS}
+    said.pop("auto_map", None)
+    config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": None})  # it writes into what it is given
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(
             config,
@@ -308,7 +315,13 @@ def rows(
     cache_dtypes: list[str],
 ) -> list[dict[str, Any]]:
     """Rows of the table `execution` for the transformers implementation; `make` makes the rows of one quantity."""
-    model = build(hf_config)
+    try:
+        model = build(hf_config)
+    except (MemoryError, RuntimeError):
+        raise
+    except Exception as error:  # each class checks its keys in its own way
+        reason = " ".join(str(error).split())
+        raise CountError(f"{spec.name}: transformers does not build this config.json: {reason}") from None
     made = make("parameters", parameters(model, spec))
     runner = Runner(model, spec)
     dtypes = [name for name in cache_dtypes if name in DTYPES and DTYPES[name].itemsize > 1]

@@ -1,10 +1,11 @@
 """Bytes of keys and values for each model, workload, cache dtype and policy, held against real cache tensors.
 
 Policies: `needed` is what attention can still read (a windowed layer keeps w positions); `reserved` is what an engine
-that allocates the full length in every layer sets aside. Models with a window also show what transformers' two caches
-hold: `dynamic` (w − 1 positions between two steps) and `static` (w positions). A latent cache (DeepSeek) keeps the
-latent, not the heads. A quantised cache (int4-g64) stores a position's heads side by side, in groups that do not reach
-over the position's end, with a scale and a shift of 16 bits for each.
+that allocates the full length in every layer sets aside. Where that is something else, it also shows what transformers'
+two caches hold: of a window, `dynamic` keeps w − 1 positions between two steps and `static` w; of Falcon's new layout,
+both keep a copy for every query head. A latent cache (DeepSeek) keeps the latent, not the heads. A quantised cache
+(int4-g64) stores a position's heads side by side, in groups that do not reach over the position's end, with a scale and
+a shift of 16 bits for each.
 """
 
 from __future__ import annotations
@@ -24,10 +25,22 @@ POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "st
 """Policy → the implementation whose cache tensors its rows are held against."""
 
 
+def policies(spec: ModelSpec) -> list[str]:
+    """The policies of a model: transformers' own caches only where they hold something else than what is needed."""
+    own = any(kind.attention.window or kind.attention.repeated_cache for _, kind in spec.kinds())
+    return [policy for policy, implementation in POLICIES.items() if own or implementation == "ours"]
+
+
+def _repeated(a: Attention, policy: str) -> bool:
+    return a.repeated_cache and POLICIES[policy] == "transformers"
+
+
 def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]]:
     """Formula of one layer's bytes, and its arguments but for B, T and b."""
     if a.latent:
         return formulas.latent, {"r_kv": a.latent.kv_rank, "d_r": a.latent.rope_dim}
+    if _repeated(a, policy):
+        return formulas.multi_head, {"h": a.heads, "d_h": a.head_dim, "d_v": a.head_dim}
     heads = {"h_kv": a.kv_heads, "d_h": a.head_dim}
     if a.window is None or policy == "reserved":
         return formulas.full, heads
@@ -41,7 +54,7 @@ def _bytes_per_number(widths: tuple[int, int], dtype: str) -> Fraction:
 
 def _layer_bytes(a: Attention, B: int, T: int, dtype: str, policy: str) -> Fraction:
     formula, arguments = layer(a, policy)
-    kv = a.kv_heads * a.head_dim
+    kv = (a.heads if _repeated(a, policy) else a.kv_heads) * a.head_dim
     widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (kv, kv)
     return Fraction(formula(B=B, T=T, b=_bytes_per_number(widths, dtype), **arguments))
 
@@ -86,13 +99,12 @@ def compute(
         kv_heads, head_dim = _heads(spec)
         run = (execution or {}).get(name, [])
         executed = {implementation: counts(run, implementation) for implementation in set(POLICIES.values())}
-        policies = list(POLICIES) if any(kind.attention.window for _, kind in spec.kinds()) else ["needed", "reserved"]
         for workload, load in workloads.items():
             B, T = load["batch"], load["context"]
             if spec.context < T:
                 continue
             for dtype in cache_dtypes:
-                for policy in policies:
+                for policy in policies(spec):
                     size = cache_bytes(spec, B, T, dtype, policy)
                     kinds: dict[str, int] = {}
                     for count, kind in spec.kinds():

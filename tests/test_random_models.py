@@ -1,0 +1,386 @@
+"""Random config.json files of every family: what the reader and the closed forms say, against the model that is built.
+
+1,000 files are built by transformers on the meta device and their tensors weighed; 60 of them, and our own decoder of
+each, are run. Every choice comes from the seed that a failure names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from transformers import AutoConfig, DynamicCache  # noqa: E402
+from transformers.pytorch_utils import Conv1D  # noqa: E402
+
+from transformer_ledger import huggingface  # noqa: E402
+from transformer_ledger.executed import run, transformers_model  # noqa: E402
+from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters  # noqa: E402
+
+BUILT, RUN = 50, 3  # files of each family
+GPT = {"d": ("n_embd", "hidden_size"), "L": ("n_layer", "num_hidden_layers"), "h": ("n_head", "num_attention_heads")}
+PLAIN = {"d": ("hidden_size",), "L": ("num_hidden_layers",), "h": ("num_attention_heads",), "V": ("vocab_size",)}
+PLAIN |= {"C": ("max_position_embeddings",), "f": ("intermediate_size",)}
+NAMES = {
+    "gpt2": {**GPT, "C": ("n_positions", "max_position_embeddings"), "f": ("n_inner",)},
+    "gpt_bigcode": {**GPT, "C": ("n_positions", "max_position_embeddings"), "f": ("n_inner",)},
+    "opt": {"f": ("ffn_dim",)},
+    "bloom": {**GPT, "d": ("hidden_size", "n_embed"), "C": ("seq_length",), "f": ()},
+    "falcon": {"d": ("hidden_size", "n_embed"), "f": ("ffn_hidden_size",)},
+}
+FLAGS = {
+    "gpt_bigcode": ["multi_query"],
+    "gpt_neox": ["attention_bias", "use_parallel_residual"],
+    "opt": ["enable_bias", "do_layer_norm_before", "_remove_final_layer_norm"],
+    "falcon": ["bias", "alibi"],
+    "llama": ["attention_bias", "mlp_bias"],
+    **{name: ["attention_bias"] for name in ("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "olmo2")},
+    **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3")},
+}
+DIVIDED = ("llama", "gemma2", "gemma3_text")  # transformers wants heads that divide the width, whatever head_dim says
+OWN_WIDTH = ("qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss")  # whose head_dim is not d/h where it is left out
+AS_MANY = ("llama", "olmo2", "phi3")  # whose key/value heads are the attention heads where they are left out
+
+
+# Keys that decide neither a tensor nor a product.
+NOISE: dict[str, Any] = {
+    "architectures": ["Some"],
+    "auto_map": {"AutoConfig": "some.Config", "AutoModelForCausalLM": "some.Model"},
+    "torch_dtype": "float16",
+    "use_cache": False,
+    "attention_dropout": 0.1,
+    "initializer_range": 0.1,
+    "output_hidden_states": True,
+    "quantization_config": {"quant_method": "fp8"},
+}
+NOISE_OF: dict[str, dict[str, Any]] = {
+    "gpt2": {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True, "n_ctx": 7},
+    "bloom": {"apply_residual_connection_post_layernorm": True, "slow_but_exact": True, "pretraining_tp": 2},
+    "falcon": {"apply_residual_connection_post_layernorm": True, "n_head_kv": None},
+    "gpt_neox": {"rotary_pct": 1.0, "rotary_emb_base": 500, "hidden_act": "relu"},
+    "opt": {"activation_function": "gelu", "layerdrop": 0.1},
+    "phi3": {"partial_rotary_factor": 0.5},
+    "llama": {"pretraining_tp": 2, "hidden_act": "gelu"},
+    "gemma2": {"final_logit_softcapping": None, "query_pre_attn_scalar": 7},
+    "deepseek_v3": {"num_nextn_predict_layers": 2, "rope_interleave": False},
+}
+
+
+@functools.cache
+def defaults(family: str) -> Any:
+    """What transformers takes for a key that the file leaves out."""
+    return AutoConfig.for_model(family)
+
+
+class Draw:
+    """One config.json, key by key."""
+
+    def __init__(self, family: str, seed: int, run: bool):
+        self.family, self.run, self.random = family, run, random.Random(f"{family} {seed}")
+        self.config: dict[str, Any] = {"model_type": family, "bos_token_id": None, "eos_token_id": None}
+        self.names = PLAIN | NAMES.get(family, {})
+
+    def chance(self, p: float) -> bool:
+        return self.random.random() < p
+
+    def one(self, *values: Any) -> Any:
+        return self.random.choice(values)
+
+    def put(self, names: tuple[str, ...], value: Any) -> Any:
+        """Write a value under one of its names, or under all of them."""
+        chosen = names if self.chance(0.1) else [self.one(*names)] if names else []
+        self.config |= dict.fromkeys(chosen, value)
+        return value
+
+    def size(self, size: str, *values: int) -> int:
+        """One of the sizes that every family has; left out now and then where the model is only built."""
+        if not self.run and self.chance(0.08) and hasattr(defaults(self.family), self.names[size][0]):
+            return getattr(defaults(self.family), self.names[size][0])
+        return self.put(self.names[size], self.one(*values))
+
+    def maybe(self, names: tuple[str, ...] | str, *values: Any, leave: float = 0.25) -> Any:
+        """A value, or the default of a key that is left out."""
+        names = (names,) if isinstance(names, str) else names
+        if self.chance(leave):
+            if self.chance(0.3) and not set(names) & set(huggingface.NULL_SAYS):
+                self.put(names, None)
+            return getattr(defaults(self.family), names[0], None)
+        return self.put(names, self.one(*values))
+
+
+def divisors(n: int) -> list[int]:
+    return [i for i in range(1, n + 1) if n % i == 0]
+
+
+def _attention(draw: Draw) -> None:
+    """Width, heads, key/value heads and their width, so that what is left out fits too."""
+    family, random = draw.family, draw.random
+    free = family in huggingface.GATED
+    step = 8 if family == "gpt_neox" else 2  # the turned components come in pairs; of GPT-NeoX only a quarter is turned
+    d = draw.size("d", *[step * width * n for width in (1, 2, 3, 4, 5, 8) for n in (1, 2, 3, 4, 6, 8, 12)])
+    h = draw.one(*[h for h in divisors(d // step) if h <= 128])
+    wide = free and draw.chance(0.5)
+    if wide and family not in DIVIDED:
+        h = draw.one(*range(1, 9), h)
+    draw.put(draw.names["h"], h)
+    if wide:
+        draw.put(("head_dim",), 2 * random.randint(1, 12))
+    elif free and draw.chance(0.3) and family not in OWN_WIDTH:
+        draw.config["head_dim"] = None
+    if family in AS_MANY:
+        draw.maybe("num_key_value_heads", *divisors(h))
+    elif free and (h % defaults(family).num_key_value_heads or draw.chance(0.9)):
+        draw.put(("num_key_value_heads",), draw.one(*divisors(h)))
+
+
+def _types(draw: Draw, L: int) -> None:
+    if draw.chance(0.4):
+        kinds = ("full_attention", "sliding_attention")
+        draw.config["layer_types"] = [draw.one(*kinds) for _ in range(L)]
+
+
+def _window(draw: Draw, L: int) -> None:
+    family = draw.family
+    w = draw.random.randint(2, 20)
+    if family in ("mistral", "mixtral", "phi3"):
+        draw.maybe("sliding_window", w, w, None)
+    elif family in ("qwen2", "qwen3", "qwen3_moe"):
+        on = draw.maybe("use_sliding_window", True, True, False)
+        draw.maybe("sliding_window", w, w, *(() if on else (None,)))
+        if family != "qwen3_moe":
+            draw.maybe("max_window_layers", *range(L + 1))
+            if on:
+                _types(draw, L)
+    elif family in ("gemma2", "gemma3_text", "gpt_oss"):
+        draw.maybe("sliding_window", w)
+        _types(draw, L)
+        if family == "gemma3_text" and draw.chance(0.5):
+            draw.config["sliding_window_pattern"] = draw.random.randint(1, 6)
+
+
+def _experts(draw: Draw, L: int) -> None:
+    family, E = draw.family, draw.random.randint(1, 9)
+    if family == "mixtral":
+        E = draw.maybe(("num_local_experts", "num_experts"), E, leave=0.1)
+        draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
+    elif family == "gpt_oss":
+        E = draw.maybe(("num_local_experts", "num_experts"), E, leave=0.1)
+        k = draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
+        if draw.chance(0.3):
+            draw.config["experts_per_token"] = k
+    elif family == "qwen3_moe":
+        E = draw.maybe(("num_experts", "num_local_experts"), E, leave=0.1)
+        draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
+        draw.maybe("moe_intermediate_size", draw.random.randint(1, 24))
+        draw.maybe("decoder_sparse_step", 1, 2, 3)
+        draw.maybe("mlp_only_layers", [], None, sorted(draw.random.sample(range(L), draw.random.randint(0, L))))
+
+
+def _latent(draw: Draw, L: int) -> None:
+    """DeepSeek: ranks, widths, groups of experts."""
+    random, family = draw.random, draw.family
+    d = draw.size("d", *range(4, 97, 4))
+    h = draw.put(draw.names["h"], draw.one(*[h for h in divisors(d) if h <= 32]))
+    if family == "deepseek_v3" or draw.chance(0.5):
+        draw.config["num_key_value_heads"] = h
+    draw.maybe("q_lora_rank", random.randint(1, 24), None)
+    draw.maybe("kv_lora_rank", random.randint(1, 24))
+    draw.maybe("qk_nope_head_dim", random.randint(1, 16))
+    rotated = draw.maybe("qk_rope_head_dim", 2 * random.randint(1, 8))
+    draw.maybe("v_head_dim", random.randint(1, 16))
+    if draw.chance(0.3):
+        draw.config["head_dim"] = rotated if family == "deepseek_v3" else random.randint(1, 16)
+    groups = random.randint(1, 4)
+    E = groups * random.randint(2, 4)
+    experts = ("n_routed_experts", "num_experts" if family == "deepseek_v2" else "num_local_experts")
+    draw.put(experts, E)
+    draw.config |= {"n_group": groups, "topk_group": groups}
+    draw.put(("num_experts_per_tok",), random.randint(1, E))
+    draw.maybe("n_shared_experts", 1, 2, 3)
+    draw.maybe("moe_intermediate_size", random.randint(1, 24))
+    draw.maybe("first_k_dense_replace", *range(L + 2))
+    if family == "deepseek_v2" and draw.chance(0.3):
+        draw.config["topk_method"] = "group_limited_greedy"
+
+
+def _falcon(draw: Draw) -> None:
+    config, h = draw.config, draw.config["num_attention_heads"]
+    new, many = draw.one(True, False), draw.one(True, False)
+    if new or draw.chance(0.5):
+        config["new_decoder_architecture"] = new
+    if new:
+        draw.maybe("num_kv_heads", *divisors(h))
+        draw.maybe("num_ln_in_parallel_attn", 1, 2, None)
+    else:
+        draw.maybe("parallel_attn", True, False)
+        if not many or draw.chance(0.5):
+            config["multi_query"] = many
+        draw.maybe("num_kv_heads", *(divisors(h) if many else [h]))
+
+
+def drawn(family: str, seed: int, run: bool = False) -> dict[str, Any]:
+    """A random config.json of a family; with `run` every size is small."""
+    draw = Draw(family, seed, run)
+    L = draw.put(draw.names["L"], draw.random.randint(1, 4 if run else 7))
+    draw.size("V", *range(2, 99))
+    draw.size("C", *range(24, 64))
+    if family in huggingface.DEEPSEEK:
+        _latent(draw, L)
+    else:
+        _attention(draw)
+        _window(draw, L)
+        _experts(draw, L)
+    if draw.names["f"]:
+        draw.size("f", *range(1, 65))
+    if family in ("gpt2", "gpt_bigcode") and draw.chance(0.2):
+        draw.config["n_inner"] = None
+    if family == "opt" and draw.chance(0.5):
+        draw.config["word_embed_proj_dim"] = draw.one(None, draw.random.randint(1, 40))
+    if family == "falcon":
+        _falcon(draw)
+    for flag in ["tie_word_embeddings", *FLAGS.get(family, [])]:
+        draw.maybe(flag, True, False)
+    draw.config["pad_token_id"] = draw.one(None, 0, 1)
+    for key, value in [*NOISE.items(), *NOISE_OF.get(family, {}).items()]:
+        if draw.chance(0.1):
+            draw.config[key] = value
+    if family in huggingface.GATED and family != "phi3" and draw.chance(0.2):
+        draw.config |= {"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    keys = list(draw.config)
+    draw.random.shuffle(keys)
+    return {key: draw.config[key] for key in keys}
+
+
+# --- 1,000 files against the tensors of the model that transformers builds --------------------------------------------
+
+
+def _weight(layer: Any, *ends: str) -> Any:
+    """The one weight (outputs first) of a layer whose module's name ends so, or None."""
+    for path, module in layer.named_modules():
+        if path.endswith(ends) and hasattr(module, "weight"):
+            return module.weight.T if isinstance(module, Conv1D) else module.weight
+    return None
+
+
+def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
+    """Parameters, active ones, cache bytes (bf16) and forward FLOPs, by the shapes of the built tensors alone.
+
+    Nothing here knows the families, the reader or the formulas: every matrix in a layer multiplies every token, an
+    expert's by the share of tokens it gets; keys and values are as wide as what projects them.
+    """
+    config = model.config
+    stack = next(m for n, m in model.named_modules() if n.rpartition(".")[2] in ("layers", "h"))
+    total = sum(p.numel() for p in model.parameters())
+    found = Counter(total=total, active=total)
+    head = model.get_output_embeddings().weight
+    inside = Counter()
+    for path, tensor in stack.named_parameters():
+        used = tensor.numel()
+        if ".experts." in path:
+            used = used // tensor.shape[0] * config.num_experts_per_tok
+            found["active"] -= tensor.numel() - used
+        if tensor.dim() >= 2 and not path.endswith("bias") and "_bias" not in path:
+            inside["matrices"] += used
+    narrow = [p for n, p in model.named_parameters() if "project_in" in n or "project_out" in n]
+    found["forward"] = 2 * batch * tokens * (inside["matrices"] + head.numel() + sum(p.numel() for p in narrow))
+    for layer, cached in zip(stack, DynamicCache(config=config).layers, strict=True):
+        inner = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj").shape[1]
+        query, key = _weight(layer, "q_proj", "q_b_proj"), _weight(layer, "k_proj")
+        latent, fused = _weight(layer, "kv_a_proj_with_mqa"), _weight(layer, "c_attn", "query_key_value", "qkv_proj")
+        pair = fused.shape[0] - inner if fused is not None else 2 * key.shape[0] if key is not None else 0
+        width = pair or latent.shape[0]
+        window = getattr(cached, "sliding_window", None)
+        seen = min(tokens, window or tokens)
+        copied = 2 * inner if getattr(config, "new_decoder_architecture", None) else width  # once a query head
+        found["needed"] += 2 * batch * seen * width
+        found["reserved"] += 2 * batch * tokens * width
+        found["static"] += 2 * batch * seen * copied
+        found["dynamic"] += 2 * batch * (min(tokens, window - 1) if window else tokens) * copied
+        queries = inner if query is None else query.shape[0]
+        found["forward"] += 2 * batch * tokens * tokens * (queries + inner)
+    return dict(found)
+
+
+def computed(spec: Any, batch: int, tokens: int) -> dict[str, int]:
+    """The same by the closed forms."""
+    total, active = parameters.totals(spec)
+    found = {"total": total, "active": active, "forward": matmul.total(spec, batch, tokens, "prefill")}
+    return found | {name: kv_cache.cache_bytes(spec, batch, tokens, "bf16", name) for name in kv_cache.POLICIES}
+
+
+def by_component(spec: Any) -> dict[tuple[str, str], int]:
+    counts: Counter = Counter()
+    for tensor in parameters.tensors(spec):
+        counts[tensor.component, "bias" if tensor.bias else "weight"] += tensor.parameters
+    return dict(counts)
+
+
+def off(family: str, config: dict[str, Any], batch: int, tokens: int) -> dict[Any, Any]:
+    """Where the closed forms and the built tensors differ: (ours, theirs) by total, or by component."""
+    spec, _ = huggingface.read("m", dict(config))
+    model = transformers_model.build(config)
+    ours, theirs = computed(spec, batch, tokens), weighed(model, batch, tokens)
+    wrong: dict[Any, Any] = {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+    mine, split = by_component(spec), transformers_model.parameters(model, spec)
+    return wrong | {key: (mine.get(key), split.get(key)) for key in mine | split if mine.get(key) != split.get(key)}
+
+
+@pytest.mark.parametrize("family", huggingface.KNOWN)
+def test_closed_forms_are_the_tensors_that_transformers_builds(family: str) -> None:
+    for seed in range(BUILT):
+        config = drawn(family, seed)
+        assert not off(family, config, 1 + seed % 3, 1 + seed % 24), (seed, config)
+
+
+@pytest.mark.parametrize(
+    ("family", "fact"),
+    [
+        ("qwen2", {"query_key_value_bias": False}),
+        ("gpt_oss", {"num_key_value_heads": 4}),
+        ("gemma", {"head_dim": 128}),
+        ("gemma2", {"tied": False}),
+        ("gemma3_text", {"pattern": 3}),
+        ("mixtral", {"num_experts_per_tok": 1}),
+        ("olmo2", {"query_key_norm": "head"}),
+    ],
+)
+def test_a_wrong_fact_is_seen(monkeypatch: pytest.MonkeyPatch, family: str, fact: dict[str, Any]) -> None:
+    """The control: a fact of the family changed in the reader, and a file that leaves it out no longer agrees."""
+    config = {"model_type": family, "vocab_size": 50, "hidden_size": 64, "num_hidden_layers": 6, "sliding_window": 5}
+    config |= {"num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 40}
+    config = {name: value for name, value in config.items() if name not in fact}
+    if huggingface.GATED[family].window == "none":
+        del config["sliding_window"]
+    assert not off(family, config, 2, 7)
+    monkeypatch.setitem(huggingface.GATED, family, dataclasses.replace(huggingface.GATED[family], **fact))
+    assert off(family, config, 2, 7)
+
+
+# --- and run --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", huggingface.KNOWN)
+def test_both_implementations_run_what_the_ledgers_say(family: str) -> None:
+    expected = {"parameters", "prefill", "decode", "train", "needed", "dynamic", "static"}
+    for seed in range(RUN):
+        config = drawn(family, seed, run=True)
+        spec, _ = huggingface.read("m", dict(config))
+        model = {"m": json.loads(json.dumps(spec.to_json()))}
+        # A context of one, one about as long as a window, one longer.
+        loads = {"w": {"batch": 1 + seed % 2, "context": (1, 9, 24)[seed % 3]}}
+        rows = run.compute(model["m"], config, loads, {}, ["bf16", "int4-g16"])
+        totals = agreement.compute(model, loads, ["bf16", "int4-g16"], {"m": rows})
+        assert [row for row in totals if row["difference"]] == [], (seed, config)
+        split = parameters.compute(model, {"m": rows}) + matmul.compute(model, loads, {"m": rows})
+        assert [row for row in split if row["difference"]] == [], (seed, config)
+        ours = {row["policy"] or row["phase"] or row["quantity"] for row in totals if row["implementation"] == "ours"}
+        theirs = {row["policy"] or row["phase"] or row["quantity"] for row in totals} - {"reserved"}
+        assert ours >= {"parameters", "active_parameters", "prefill", "decode", "train", "needed", "reserved"}
+        assert theirs >= expected, (seed, config)
