@@ -7,6 +7,7 @@ saved; parameters do not count. The meta device will not do: other kernels run t
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,34 +16,65 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from transformer_ledger.executed.cache import DTYPES
-from transformer_ledger.executed.decoder import Attention, Decoder, Experts, LatentAttention, Visible
+from transformer_ledger.executed.decoder import Attention, Decoder, Experts, Visible
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.shrunken import fuses
 
 METHODS = ("eager", "fused")
 
 
-def can_fuse(spec: ModelSpec) -> bool:
-    """Whether torch's fused kernel computes the attention: it has no sinks, and values are as wide as keys."""
-    return not any(layer.attention.sinks or layer.attention.latent for _, layer in spec.layers)
+class _WithSinks(torch.autograd.Function):
+    """torch's fused kernel with a sink a head, which takes its share of each softmax and gives no value.
+
+    With the sink in it, the log-sum-exp scales the outputs down and, handed to the backward kernel in the place of the
+    kernel's own, gives the gradients: those are the softmax's of all keys and the sink.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        out, keys = kernel(q, k, v, 0.0, mask is None, attn_mask=mask, scale=scale)
+        both = torch.logaddexp(keys, sinks.to(keys.dtype).unsqueeze(-1))  # (B, h, T)
+        out = (out * (keys - both).exp().unsqueeze(-1)).to(out.dtype)
+        ctx.save_for_backward(q, k, v, sinks, mask, out, both)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = gradients
+        q, k, v, sinks, mask, out, both = ctx.saved_tensors
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        of_qkv = kernel(grad, q, k, v, out, both, 0.0, mask is None, attn_mask=mask, scale=ctx.scale)
+        of_sinks = -((sinks.unsqueeze(-1) - both).exp() * (grad * out).sum(-1)).sum((0, 2))
+        return *of_qkv, of_sinks.to(sinks.dtype), None, None
 
 
 def _fused(self: Attention, q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible) -> Tensor:
-    """`Attention.attend` by torch's fused kernel: a causal mask is its own, a window is given as a mask."""
-    T, S = q.shape[2], k.shape[2]
+    """`Attention.attend` by torch's fused kernel: a causal mask is its own, a window is given as a mask.
+
+    The kernel takes keys and values of one width: the narrower get zeros, which change no product, as training and
+    serving kernels without a case for latent attention do it.
+    """
+    T, S, width = q.shape[2], k.shape[2], v.shape[-1]
     hidden = visible(T, S, self.spec.window) if self.spec.window is not None and self.spec.window < S else None
-    out = functional.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=None if hidden is None else ~hidden,
-        is_causal=hidden is None,
-        scale=scale,
-        enable_gqa=q.shape[1] != k.shape[1],
-    )
-    return out.transpose(1, 2).flatten(-2)
+    mask = None if hidden is None else torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, -math.inf)
+    if width != q.shape[-1]:
+        wide = max(width, q.shape[-1])
+        q, k, v = (functional.pad(x, (0, wide - x.shape[-1])) for x in (q, k, v))
+    if self.sinks is None:
+        grouped = q.shape[1] != k.shape[1]
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = functional.scaled_dot_product_attention(
+                q, k, v, mask, is_causal=mask is None, scale=scale, enable_gqa=grouped
+            )
+    else:
+        out = _WithSinks.apply(q, k, v, self.sinks, mask, scale)
+    return out[..., :width].transpose(1, 2).flatten(-2)
 
 
 class _Grouped(torch.autograd.Function):
@@ -74,15 +106,10 @@ def _grouped(self: Experts, x: Tensor, chosen: Tensor) -> Tensor:
     return out if self.bias is None else out + self.bias[chosen]
 
 
-class Checkpointed(nn.Module):
-    """A layer that saves its input and runs again, forward, when its gradients are wanted."""
-
-    def __init__(self, layer: nn.Module):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        return checkpoint(self.layer, *inputs, use_reentrant=False, **named)
+def _checkpoint(layers: nn.ModuleList) -> None:
+    """Let each layer save its input and run again, forward, when its gradients are wanted."""
+    for layer in layers:
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 class Saved:
@@ -130,8 +157,8 @@ def saved_bytes(
     """Bytes saved by `run` (token ids → logits) and the mean cross-entropy in fp32, by part: each kind of layer, logits
     and loss, the rest, and the total.
 
-    The layers are the kinds, run twice: what the second of a kind saves is its own, what the first saves besides (masks,
-    angles) is the rest's.
+    The layers are two of each kind: what the second saves is its own, what the first saves besides (masks, angles) is
+    the rest's.
     """
     saved = Saved(model.parameters())
     ids, wanted = (torch.zeros(batch, tokens, dtype=torch.long) for _ in range(2))
@@ -140,7 +167,7 @@ def saved_bytes(
         saved.part = "logits"
         functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten())
     kinds = len(layers) // 2
-    parts = {f"layer {kind}": saved.bytes[kinds + kind] for kind in range(kinds)}
+    parts = {f"layer {kind}": saved.bytes[2 * kind + 1] for kind in range(kinds)}
     total, logits_bytes = saved.bytes.total(), saved.bytes["logits"]
     rest = total - logits_bytes - 2 * sum(parts.values())
     return {**parts, "outside": rest, "logits": logits_bytes, "total": total}
@@ -152,10 +179,10 @@ def decoder(spec: ModelSpec, dtype: str, method: str, checkpointed: bool) -> Dec
     for module in model.modules():
         if isinstance(module, Experts):
             module.forward = functools.partial(_grouped, module)  # type: ignore[method-assign]
-        if isinstance(module, Attention) and not isinstance(module, LatentAttention) and method == "fused":
+        if isinstance(module, Attention) and method == "fused":
             module.attend = functools.partial(_fused, module)  # type: ignore[method-assign]
     if checkpointed:
-        model.layers = nn.ModuleList(Checkpointed(layer) for layer in model.layers)
+        _checkpoint(model.layers)
     return model
 
 
@@ -170,7 +197,7 @@ def _named(method: str, checkpointed: bool, parts: dict[str, int]) -> Parts:
 def measured(spec: ModelSpec, batch: int, tokens: int, dtype: str) -> Parts:
     """Bytes by (method, part) of our decoder, methods as `eager` or `fused-checkpointed`; `spec` runs its kinds twice."""
     found: Parts = {}
-    for method in METHODS if can_fuse(spec) else METHODS[:1]:
+    for method in METHODS:
         for checkpointed in (False, True):
             model = decoder(spec, dtype, method, checkpointed)
             found |= _named(method, checkpointed, saved_bytes(model, model.layers, model, batch, tokens))
@@ -178,11 +205,16 @@ def measured(spec: ModelSpec, batch: int, tokens: int, dtype: str) -> Parts:
 
 
 def measured_transformers(hf_config: dict[str, Any], batch: int, tokens: int, dtype: str) -> Parts:
-    """The same of transformers' model of a small config.json, GPT-2 or Llama, with two equal layers."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    """The same of transformers' model of a small config.json, with two layers of each kind.
 
+    Raises RuntimeError where attention should be fused and torch takes another way.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # it would tell that the copy is not the model
     found: Parts = {}
-    for method in METHODS:
+    for method in METHODS if fuses(hf_config) else METHODS[:1]:
         for checkpointed in (False, True):
             model = AutoModelForCausalLM.from_config(
                 AutoConfig.for_model(**hf_config),
@@ -190,14 +222,18 @@ def measured_transformers(hf_config: dict[str, Any], batch: int, tokens: int, dt
                 trust_remote_code=False,
                 attn_implementation="sdpa" if method == "fused" else method,
             ).eval()  # without dropout
-            name = "h" if hf_config["model_type"] == "gpt2" else "layers"
+            (layers,) = (
+                module
+                for name, module in model.named_modules()
+                if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in ("layers", "h")
+            )
             if checkpointed:
-                setattr(model.base_model, name, nn.ModuleList(map(Checkpointed, getattr(model.base_model, name))))
+                _checkpoint(layers)
 
             def run(ids: Tensor, model: Any = model) -> Tensor:
                 logits: Tensor = model(ids, use_cache=False).logits
                 return logits
 
-            layers = getattr(model.base_model, name)
-            found |= _named(method, checkpointed, saved_bytes(model, layers, run, batch, tokens))
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                found |= _named(method, checkpointed, saved_bytes(model, layers, run, batch, tokens))
     return found

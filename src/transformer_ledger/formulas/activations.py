@@ -45,6 +45,12 @@ def rms_norm_narrow(B: Any, T: Any, d: Any, b: Any) -> Any:
 
 
 @formula
+def rms_norm_plus_one(B: Any, T: Any, d: Any) -> Any:
+    """An RMSNorm whose weight, 1 more than the parameter, is a tensor of its own in fp32 (transformers' Gemma).  [byte]"""
+    return 4 * B * T * (2 * d + 1) + 4 * d
+
+
+@formula
 def query_norm(B: Any, T: Any, h: Any, d_h: Any) -> Any:
     """An RMSNorm of every query head by itself.  [byte]"""
     return 4 * B * T * h * (2 * d_h + 1)
@@ -54,6 +60,30 @@ def query_norm(B: Any, T: Any, h: Any, d_h: Any) -> Any:
 def key_norm(B: Any, T: Any, h_kv: Any, d_h: Any) -> Any:
     """An RMSNorm of every key head by itself.  [byte]"""
     return 4 * B * T * h_kv * (2 * d_h + 1)
+
+
+@formula
+def query_norm_narrow(B: Any, T: Any, h: Any, d_h: Any, b: Any) -> Any:
+    """The query's norm where the normalised input goes back to the model's type (transformers).  [byte]"""
+    return 4 * B * T * h * (d_h + 1) + B * T * h * d_h * b
+
+
+@formula
+def key_norm_narrow(B: Any, T: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """The key's norm where the normalised input goes back to the model's type (transformers).  [byte]"""
+    return 4 * B * T * h_kv * (d_h + 1) + B * T * h_kv * d_h * b
+
+
+@formula
+def query_norm_plus_one(B: Any, T: Any, h: Any, d_h: Any) -> Any:
+    """The query's norm with a weight that is 1 more than the parameter (transformers' Gemma).  [byte]"""
+    return 4 * B * T * h * (2 * d_h + 1) + 4 * d_h
+
+
+@formula
+def key_norm_plus_one(B: Any, T: Any, h_kv: Any, d_h: Any) -> Any:
+    """The key's norm with a weight that is 1 more than the parameter (transformers' Gemma).  [byte]"""
+    return 4 * B * T * h_kv * (2 * d_h + 1) + 4 * d_h
 
 
 @formula
@@ -81,6 +111,18 @@ def latent_norm(B: Any, T: Any, r_kv: Any) -> Any:
 
 
 @formula
+def query_rank_norm_narrow(B: Any, T: Any, r_q: Any, b: Any) -> Any:
+    """The narrow query's norm where the normalised input goes back to the model's type (transformers).  [byte]"""
+    return 4 * B * T * (r_q + 1) + B * T * r_q * b
+
+
+@formula
+def latent_norm_narrow(B: Any, T: Any, r_kv: Any, b: Any) -> Any:
+    """The latent's norm where the normalised input goes back to the model's type (transformers).  [byte]"""
+    return 4 * B * T * (r_kv + 1) + B * T * r_kv * b
+
+
+@formula
 def query_rank_wide(B: Any, T: Any, r_q: Any, b: Any) -> Any:
     """Input of the query's second map (latent attention).  [byte]"""
     return B * T * r_q * b
@@ -105,9 +147,27 @@ def keys(B: Any, T: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
 
 
 @formula
+def queries_keys_values(B: Any, T: Any, h: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
+    """Output of one map to queries, keys and values: a view of any of them keeps it all.  [byte]"""
+    return B * T * (h + 2 * h_kv) * d_h * b
+
+
+@formula
+def picked_heads(m: Any) -> Any:
+    """Where key and value stand behind a group's queries, m = 2 indices (transformers' Falcon picks them).  [byte]"""
+    return 8 * m
+
+
+@formula
 def expanded_values(B: Any, T: Any, h: Any, d_v: Any, b: Any) -> Any:
     """Values, or the heads' outputs, of latent attention.  [byte]"""
     return B * T * h * d_v * b
+
+
+@formula
+def expanded_keys_values(B: Any, T: Any, h: Any, d_h: Any, d_r: Any, d_v: Any, b: Any) -> Any:
+    """Output of the one map from the latent to keys and values: a view of the values keeps it all.  [byte]"""
+    return B * T * h * (d_h - d_r + d_v) * b
 
 
 @formula
@@ -126,6 +186,18 @@ def attention_weights_with_sinks(B: Any, T: Any, h: Any, b: Any) -> Any:
 def attention_weights_wide(B: Any, T: Any, h: Any, b: Any) -> Any:
     """Softmax in fp32 and its copy in the model's type (transformers).  [byte]"""
     return B * h * T**2 * (4 + b)
+
+
+@formula
+def capped_scores(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """Hyperbolic tangent of the scores, before the softmax (Gemma 2).  [byte]"""
+    return B * h * T**2 * b
+
+
+@formula
+def largest_scores(B: Any, T: Any, h: Any) -> Any:
+    """Which score of a query is the largest, or its sink (transformers' gpt-oss subtracts it).  [byte]"""
+    return 8 * B * h * T
 
 
 @formula
@@ -148,8 +220,14 @@ def mask(T: Any) -> Any:
 
 @formula
 def batch_mask(B: Any, T: Any, b: Any) -> Any:
-    """The mask as transformers' GPT-2 hands it to each layer: 0 or −∞ for every query and key of a sequence.  [byte]"""
+    """The same for every sequence of a batch (transformers).  [byte]"""
     return B * T**2 * b
+
+
+@formula
+def batch_bias(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """Mask and distances of every head in one (transformers' Falcon with ALiBi); all layers share it.  [byte]"""
+    return B * h * T**2 * b
 
 
 @formula
@@ -159,9 +237,21 @@ def rotation(T: Any, d_h: Any) -> Any:
 
 
 @formula
-def rotation_narrow(T: Any, d_h: Any, b: Any) -> Any:
-    """The same in the model's type (transformers).  [byte]"""
-    return 2 * T * d_h * b
+def rotation_narrow(T: Any, d_r: Any, b: Any) -> Any:
+    """The same in the model's type, of the rotated part of a head (transformers).  [byte]"""
+    return 2 * T * d_r * b
+
+
+@formula
+def rotation_pairs(T: Any, d_r: Any, b: Any) -> Any:
+    """The same with one angle for both components of a pair (transformers' gpt-oss).  [byte]"""
+    return T * d_r * b
+
+
+@formula
+def rotation_complex(T: Any, d_r: Any) -> Any:
+    """The same as one complex number of twice fp32 a pair (transformers' DeepSeek-V2).  [byte]"""
+    return 4 * T * d_r
 
 
 @formula
@@ -195,6 +285,66 @@ def routes(B: Any, T: Any, k: Any, b: Any) -> Any:
 
 
 @formula
+def model_wide_fp32(B: Any, T: Any, d: Any) -> Any:
+    """Input of a router that computes in fp32 (transformers' DeepSeek).  [byte]"""
+    return 4 * B * T * d
+
+
+@formula
+def router_probabilities(B: Any, T: Any, E: Any) -> Any:
+    """Softmax, or sigmoid, of what the router says of every expert, in fp32 (transformers).  [byte]"""
+    return 4 * B * T * E
+
+
+@formula
+def normalised_routes(B: Any, T: Any, k: Any) -> Any:
+    """Probabilities of the chosen experts and their sum, in fp32 (transformers divides by it).  [byte]"""
+    return 4 * B * T * (k + 1)
+
+
+@formula
+def route_indices(B: Any, T: Any, k: Any) -> Any:
+    """Chosen experts, or an order of the rows, one row for each expert of a token (transformers).  [byte]"""
+    return 8 * B * T * k
+
+
+@formula
+def route_weights(B: Any, T: Any, k: Any, b: Any) -> Any:
+    """Weights of the chosen experts (transformers).  [byte]"""
+    return B * T * k * b
+
+
+@formula
+def route_weights_wide(B: Any, T: Any, k: Any) -> Any:
+    """The same in fp32.  [byte]"""
+    return 4 * B * T * k
+
+
+@formula
+def expert_ends(E: Any) -> Any:
+    """Where each expert's rows end, as a grouped kernel takes it (transformers).  [byte]"""
+    return 4 * E
+
+
+@formula
+def best_of_groups(B: Any, T: Any, n_g: Any) -> Any:
+    """The best, or second best, expert of every group (transformers' DeepSeek).  [byte]"""
+    return 8 * B * T * n_g
+
+
+@formula
+def chosen_groups(B: Any, T: Any, k_g: Any) -> Any:
+    """The groups that a token's experts may come from (transformers' DeepSeek).  [byte]"""
+    return 8 * B * T * k_g
+
+
+@formula
+def hidden_experts(B: Any, T: Any, E: Any) -> Any:
+    """Which experts are in other groups (transformers' DeepSeek).  [byte]"""
+    return B * T * E
+
+
+@formula
 def shared_gate(B: Any, T: Any, b: Any) -> Any:
     """The gate of the shared expert, one number a token.  [byte]"""
     return B * T * b
@@ -210,6 +360,24 @@ def token_ids(B: Any, T: Any) -> Any:
 def position_ids(T: Any) -> Any:
     """Indices into the position table.  [byte]"""
     return 8 * T
+
+
+@formula
+def batch_position_ids(B: Any, T: Any) -> Any:
+    """The same for every sequence of a batch (transformers' OPT).  [byte]"""
+    return 8 * B * T
+
+
+@formula
+def embedding_factor(b: Any) -> Any:
+    """What the embedding is multiplied by (transformers' Gemma).  [byte]"""
+    return b
+
+
+@formula
+def capped_logits(B: Any, T: Any, V: Any, b: Any) -> Any:
+    """Hyperbolic tangent of the logits (Gemma 2).  [byte]"""
+    return B * T * V * b
 
 
 @formula

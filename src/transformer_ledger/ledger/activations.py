@@ -1,13 +1,16 @@
 """Bytes that a forward pass saves for its backward pass, held against real tensors.
 
 Counted are the storages that autograd saves, each once, without parameters. Which tensors they are depends on the
-implementation: rows are of our own decoder in bf16 or fp16 and, for GPT-2, Llama and Qwen2, of transformers' model. The
-model itself is too large to run, so every model has a small copy of the same structure that does run, and its rows carry
-the check; the rows of the model come from the same functions.
+implementation: rows are of our own decoder in bf16 or fp16 and of transformers' model of the config.json, for every
+family that the reader knows. The model itself is too large to run, so every model has a small copy of the same structure
+that does run, and its rows carry the check; the rows of the model come from the same functions.
 
-Left out are fused attention with sinks or a latent, for which torch has no kernel, and transformers' other families. Not
-counted are weights, gradients and optimiser (the training state), what lives only within an operation, what a
-checkpointed layer saves again while it runs a second time, and the allocator's reserve.
+Fused attention of our own decoder is torch's kernel in all families: values narrower than keys get zeros (latent
+attention), and a sink is put into the kernel's log-sum-exp (gpt-oss). It is left out of transformers' rows where that has
+none (BLOOM, Gemma 2, gpt-oss) or where torch would fall back to products in fp32, and keep the weights after all
+(DeepSeek's latent attention, Falcon with one key for all queries). Not counted are weights, gradients and optimiser (the
+training state), what lives only within an operation, what a checkpointed layer saves again while it runs a second time,
+and the allocator's reserve.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from typing import Any
 
 from transformer_ledger.formulas import activations as formulas
 from transformer_ledger.formulas.text import text
+from transformer_ledger.ledger import public_activations
 from transformer_ledger.ledger.counted import Rows, counts, difference
 from transformer_ledger.ledger.storage import bytes_per_number, whole
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
-from transformer_ledger.shrunken import ACTIVATIONS, COPY, shrunken
+from transformer_ledger.shrunken import COPY, fuses, shrunken
 
 METHODS = ("eager", "fused")
 
@@ -49,53 +53,13 @@ class Run:
     b: int
     fused: bool
     checkpointed: bool
-    public: Mapping[str, str] | None = None  # model type and activation of transformers' model; None: our decoder
+    public: Mapping[str, Any] | None = None  # what `shrunken.public` knows of transformers' model; None: our decoder
 
     def saved(self, formula: Callable[..., int], copies: int = 1, **arguments: int) -> Saved:
         """A tensor of a formula that takes some of B, T and b besides its own arguments."""
         given = {"B": self.B, "T": self.T, "b": self.b, **arguments}
         names = formula.__wrapped__.__code__.co_varnames[: formula.__wrapped__.__code__.co_argcount]  # type: ignore[attr-defined]
         return Saved(formula, {name: given[name] for name in names}, copies)
-
-
-def _public_layer(spec: ModelSpec, layer: Layer, run: Run) -> Iterator[Saved]:
-    """What a layer of transformers' GPT-2 or Llama saves."""
-    assert run.public is not None
-    a, d = layer.attention, spec.d_model
-    if spec.norm == "layernorm":
-        yield from _norm(spec, run, 2, 2)
-    else:
-        yield run.saved(formulas.rms_norm_narrow, 2, d=d)
-    yield run.saved(formulas.model_wide, 2, d=d)
-    yield run.saved(formulas.queries, 2, h=a.heads, d_h=a.head_dim)
-    if run.fused:
-        yield run.saved(formulas.keys, 2, h_kv=a.kv_heads, d_h=a.head_dim)
-        yield run.saved(formulas.log_sum_exp, h=a.heads)
-    else:  # keys and values are repeated for every query head
-        yield run.saved(formulas.queries, 2, h=a.heads, d_h=a.head_dim)
-        wide = run.public["model_type"] != "gpt2"
-        yield run.saved(formulas.attention_weights_wide if wide else formulas.attention_weights, h=a.heads)
-    yield run.saved(formulas.hidden, ACTIVATIONS[run.public["activation"]], f=layer.feedforward.width)
-
-
-def _public_outside(spec: ModelSpec, run: Run) -> Iterator[Saved]:
-    """What transformers' GPT-2 or Llama saves outside the layers; the rotation is of all layers."""
-    yield run.saved(formulas.token_ids)
-    yield run.saved(formulas.model_wide, d=spec.d_model)
-    if spec.norm == "layernorm":
-        yield run.saved(formulas.position_ids)
-        yield from _norm(spec, run)
-        if run.checkpointed and not run.fused:
-            yield run.saved(formulas.batch_mask)
-        return
-    yield run.saved(formulas.rms_norm_narrow, d=spec.d_model)
-    if not run.checkpointed:
-        yield run.saved(formulas.rotation_narrow, d_h=spec.layers[0][1].attention.head_dim)
-
-
-def can_fuse(spec: ModelSpec) -> bool:
-    """Whether torch's fused kernel computes the attention: it has no sinks, and values are as wide as keys."""
-    return not any(layer.attention.sinks or layer.attention.latent for _, layer in spec.layers)
 
 
 def _norm(spec: ModelSpec, run: Run, inputs: int = 1, norms: int = 1) -> Iterator[Saved]:
@@ -126,8 +90,14 @@ def _attention(a: Attention, run: Run) -> Iterator[Saved]:
             yield run.saved(formulas.query_rank_wide, r_q=r_q)
         yield run.saved(formulas.latent_norm, r_kv=r_kv)
         yield run.saved(formulas.latent_wide, r_kv=r_kv)
-        yield run.saved(formulas.queries, 2, h=h, d_h=a.latent.nope_dim + a.latent.rope_dim)
-        yield run.saved(formulas.expanded_values, 2, h=h, d_v=d_v)
+        d_h = a.latent.nope_dim + a.latent.rope_dim
+        if run.fused:  # keys and values of one width, and outputs, head by head, which are cut and turned
+            yield run.saved(formulas.queries, 4, h=h, d_h=max(d_h, d_v))
+            if h > 1 and (run.T > 1 or d_v < d_h):
+                yield run.saved(formulas.expanded_values, h=h, d_v=d_v)
+        else:
+            yield run.saved(formulas.queries, 2, h=h, d_h=d_h)
+            yield run.saved(formulas.expanded_values, 2, h=h, d_v=d_v)
     else:
         queries, keys = {"h": a.heads, "d_h": a.head_dim}, {"h_kv": a.kv_heads, "d_h": a.head_dim}
         if a.query_key_norm != "none":
@@ -160,7 +130,7 @@ def layer_saved(spec: ModelSpec, layer: Layer, run: Run) -> list[Saved]:
     if run.checkpointed:
         return [run.saved(formulas.model_wide, d=spec.d_model)]
     if run.public:
-        return list(_public_layer(spec, layer, run))
+        return list(public_activations.layer_saved(spec, layer, run))
     shared_input = layer.parallel and layer.norms > 1
     found = list(_norm(spec, run, layer.norms - shared_input, layer.norms))
     # What attention and feed-forward read: one tensor where they stand side by side behind one norm.
@@ -175,7 +145,7 @@ def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
     Masks and angles that checkpointed layers share live on with the layers' inputs; autograd does not save them.
     """
     if run.public:
-        return list(_public_outside(spec, run))
+        return list(public_activations.outside_saved(spec, run))
     d, d_e = spec.d_model, spec.embedding_width or spec.d_model
     found = [run.saved(formulas.token_ids)]
     if d_e != d:
@@ -224,29 +194,29 @@ def scopes(spec: ModelSpec, run: Run) -> Iterator[tuple[str, int | None, int, li
 
 
 def _runs(
-    spec: ModelSpec, B: int, T: int, dtype: str, public: Mapping[str, str] | None
+    spec: ModelSpec, B: int, T: int, dtype: str, public: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, str, Run]]:
     """(implementation, name of the method in the execution table, run) of everything that is predicted."""
-    for implementation, family in (("ours", None), ("transformers", public)):
-        if implementation == "transformers" and not family:
+    b = whole(bytes_per_number(dtype))
+    for implementation, facts in (("ours", None), ("transformers", public)):
+        if implementation == "transformers" and not facts:
             continue
-        for method in METHODS if can_fuse(spec) else METHODS[:1]:
+        for method in METHODS if facts is None or fuses(facts) else METHODS[:1]:
             for checkpointed in (False, True):
                 name = f"{method}-checkpointed" if checkpointed else method
-                b = whole(bytes_per_number(dtype))
-                yield implementation, name, Run(B, T, b, method == "fused", checkpointed, family)
+                yield implementation, name, Run(B, T, b, method == "fused", checkpointed, facts)
 
 
 def compute(
     models: dict[str, Any],
     workloads: dict[str, Any],
     activations: dict[str, Any],
-    public: Mapping[str, Mapping[str, str]],
+    public: Mapping[str, Mapping[str, Any]],
     execution: Mapping[str, Rows] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of the ledger: for each model's small copy and each workload, one row a kind of layer, and three besides.
 
-    `public` {model: its type and activation in transformers}, where those are predicted too.
+    `public` {model: what `shrunken.public` knows of it}, where transformers' model is predicted too.
     """
     rows = []
     small = {"batch": activations["batch"], "context": activations["tokens"]}
