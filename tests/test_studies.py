@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 torch = pytest.importorskip("torch")
 
@@ -14,11 +18,13 @@ from transformer_ledger.claims.claim import verdict  # noqa: E402
 from transformer_ledger.claims.text_b import CLAIMS  # noqa: E402
 from transformer_ledger.model import from_architecture  # noqa: E402
 from transformer_ledger.study import attention, checkpoint, classification, extension  # noqa: E402
-from transformer_ledger.study.source import KINDS, Source, held_out  # noqa: E402
+from transformer_ledger.study.source import KINDS, TRAINING, Source, held_out, stream  # noqa: E402
+from transformer_ledger.study.training import Programme, fresh  # noqa: E402
 from transformer_ledger.verification import attention_schedules  # noqa: E402
 from transformer_ledger.verification import checkpoint as checkpoint_verification  # noqa: E402
 from transformer_ledger.verification import classification as classification_verification  # noqa: E402
 
+ROOT = Path(__file__).parents[1]
 SOURCE = {"symbols": 4, "concentration": 0.3, "keys": 2, "values": 3, "seed": 1}
 PROGRAMME = {"length": 12, "batch": 8, "steps": 40, "warmup": 4, "learning_rate": 0.01, "weight_decay": 0.01}
 BLOCKS = {"queries": 3, "keys": 4}
@@ -179,23 +185,86 @@ def test_extensions_at_both_budgets():
     rows = {(row["variant"], row["budget"]): row for row in made["study/extension"]}
     assert set(rows) == {
         *((name, budget) for name in ("gqa", "modern") for budget in ("parameters", "compute")),
-        ("base", "parameters"), ("base", "up-training"), ("gqa", "up-training"),
+        *((name, budget) for name in ("base", "gqa") for budget in ("conversion", "up-training")), ("base", "parameters"),
     }  # fmt: skip
     base = rows["base", "parameters"]
     for (name, budget), row in rows.items():
-        step = row["flops"] // row["steps"]
         if budget == "parameters":
             assert abs(row["parameter_change"]) <= 3 * 8 + 2  # half a unit of width
         if budget == "compute":
-            assert abs(row["flops"] - base["flops"]) <= step
+            assert abs(row["flops"] - base["flops"]) <= row["flops"] // row["steps"]
         assert not row["distinguishable"] or name != "base"
     assert rows["gqa", "compute"]["cache_bytes"] * 2 == base["cache_bytes"]
+    assert rows["base", "conversion"]["excess"] == base["excess"]  # the very same weights
+    assert rows["gqa", "conversion"]["flops"] == 0 < rows["gqa", "up-training"]["flops"]
     tensors = {row["tensor"]: row for row in made["study/extension_tensors"] if row["variant"] == "modern"}
     assert tensors["position_embedding.weight"]["status"] == "gone"
     assert tensors["layers.0.feedforward.gate.weight"]["status"] == "new"
     assert tensors["layers.0.attention.key.weight"]["status"] == "reshaped"
     for table, found in made.items():
         assert {key for row in found for key in row} <= {column.name for column in tables.TABLES[table]}
+
+
+def merged(base, overlay):
+    for key, value in overlay.items():
+        base[key] = merged(base[key], value) if isinstance(value, dict) else value
+    return base
+
+
+@pytest.mark.parametrize("overlay", ["", "config.studies.yaml"])
+def test_the_study_costs_what_its_config_says(overlay):
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    if overlay:
+        merged(config, yaml.safe_load((ROOT / overlay).read_text()))
+    own = config["study"]["extension"]
+    base = from_architecture("teaching", config["models"]["teaching"]["architecture"])
+    plan = Programme(**own["programme"])
+    runs = extension.planned(
+        extension.smaller(base, own["sizes"]), own["extensions"], own["kv_heads"], plan, own["uptraining_steps"]
+    )
+    steps = len(own["seeds"]) * sum(run.programme.steps for run in runs)
+    said = re.findall(r"([0-9,]+) steps in all, ([0-9,]+) tokens", (ROOT / (overlay or "config.yaml")).read_text())
+    assert said == [(f"{steps:,}", f"{steps * plan.batch * plan.length:,}")]
+
+
+def trained_with(excesses):
+    run = extension.Trained("rope", "parameters", SPEC, Programme(**PROGRAMME))
+    run.losses = {seed: dict.fromkeys(KINDS, 1.0 + excess) for seed, excess in enumerate(excesses)}
+    run.source_losses = {seed: dict.fromkeys(KINDS, 1.0) for seed in run.losses}
+    return run
+
+
+def test_a_difference_is_taken_seed_by_seed():
+    base = trained_with([0.1, 0.5, 0.3])
+    # A tenth less for every seed, far less than the seeds differ: seen, as they share it.
+    better = extension._changes(trained_with([0.0, 0.41, 0.2]), base, 0.95)
+    assert better["excess_change"] == pytest.approx(-0.29 / 3)
+    assert better["excess_change_high"] < 0
+    assert better["distinguishable"]
+    # As much less in the mean, but not for every seed: within the spread.
+    mixed = extension._changes(trained_with([0.3, 0.11, 0.2]), base, 0.95)
+    assert mixed["excess_change"] == pytest.approx(-0.29 / 3)
+    assert not mixed["distinguishable"]
+    assert mixed["recall_excess_change_low"] < 0 < mixed["recall_excess_change_high"]
+
+
+def test_variants_of_a_seed_start_equal():
+    first, second, other = (
+        dict(fresh(spec, seed).named_parameters())
+        for spec, seed in ((SPEC, 0), (extension.extended(SPEC, "modern", 2), 0), (SPEC, 1))
+    )
+    drawn = [name for name, tensor in first.items() if tensor.dim() > 1 and not name.startswith("position")]
+    shared = [name for name in drawn if name in second and first[name].shape == second[name].shape]
+    assert {"token_embedding.weight", "layers.1.attention.query.weight", "head.weight"} <= set(shared)
+    assert all(torch.equal(first[name], second[name]) for name in shared)
+    assert not any(torch.equal(first[name], other[name]) for name in drawn)
+
+
+def test_no_training_draws_the_held_out_sequences():
+    source = Source(8, 0.5, 4, 8, 1)
+    data = held_out(source, 64, 32, 3)
+    seen = {tuple(row) for batch in itertools.islice(source.batches(stream(3, TRAINING), 8, 32), 100) for row in batch}
+    assert not seen.intersection(tuple(row) for ids in data.ids.values() for row in ids)
 
 
 def test_rows_fit_their_tables(trained, classified, tmp_path):

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from transformer_ledger.report import pictures
 from transformer_ledger.report.figures import byte_ticks
 from transformer_ledger.report.numbers import duration, plain, short, size
+from transformer_ledger.study.source import KINDS
 from transformer_ledger.tables import by
 
 Rows = Sequence[Mapping[str, Any]]
@@ -21,6 +22,7 @@ METHODS = ("naive", "blocked", "fused")
 BUDGETS = {
     "parameters": "as many parameters as the base",
     "compute": "as many training FLOPs as the base",
+    "conversion": "the base’s weights, converted",
     "up-training": "the base’s weights, converted and trained on",
 }
 CLOCKS = {
@@ -76,12 +78,14 @@ def loss_curve(rows: Rows) -> Markup | None:
 # ---------------------------------------------------------------------------------------------- extensions
 
 
-def _outcome(row: Mapping[str, Any]) -> str:
+def _outcome(row: Mapping[str, Any], source: str = "") -> str:
+    """What the change comes to, of both sources or of one, given its interval over the seeds."""
+    change, low, high = (row[f"{source}excess_change{end}"] for end in ("", "_low", "_high"))
     if row["variant"] == "base":
         return "—"
-    if not row["distinguishable"]:
+    if low <= 0 <= high:
         return "within the spread"
-    return "worse" if row["excess_change"] > 0 else "better"
+    return "worse" if change > 0 else "better"
 
 
 def extension_summary(rows: Rows) -> list[dict[str, Any]]:
@@ -93,11 +97,30 @@ def extension_summary(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
+def extension_sources(rows: Rows) -> list[dict[str, Any]]:
+    """The differences of each variant from the base on each source alone."""
+    return [
+        {
+            **{key: row[key] for key in ("variant", "budget")},
+            "title": source_title(kind),
+            "excess": row[f"{kind}_excess"],
+            "change": row[f"{kind}_excess_change"],
+            "low": row[f"{kind}_excess_change_low"],
+            "high": row[f"{kind}_excess_change_high"],
+            "outcome": _outcome(row, f"{kind}_"),
+        }
+        for row in extension_summary(rows)
+        if row["variant"] != "base"
+        for kind in KINDS
+    ]
+
+
 def extension_changes(rows: Rows) -> Markup | None:
     """Change of the loss against the base of the same budget, with its interval over the seeds."""
     groups: dict[str, list[tuple[str, float, float, float]]] = {}
     for row in extension_summary(rows):
-        if row["variant"] != "base" and row["excess_change"] is not None:
+        # What a conversion does before any training is many times the rest, and would be all that one sees.
+        if row["variant"] != "base" and row["budget"] != "conversion" and row["excess_change"] is not None:
             ends = [math.nan if row[key] is None else row[key] for key in ("excess_change_low", "excess_change_high")]
             groups.setdefault(row["budget_text"], []).append((row["variant"], row["excess_change"], ends[0], ends[1]))
     if not groups:
@@ -341,6 +364,7 @@ def shown(study: Tables, timing: Tables) -> dict[str, Any]:
         "loss": {"rows": loss_summary(study.get("loss", [])), "picture": loss_curve(study.get("loss", []))},
         "extension": {
             "rows": extension_summary(extension),
+            "sources": extension_sources(extension),
             "picture": extension_changes(extension),
             "programmes": {
                 programme: ", ".join(dict.fromkeys(row["budget"] for row in own))

@@ -4,6 +4,11 @@ An extended model is a new model: the old checkpoint's result says nothing about
 same source with the same seeds, at two budgets: as many parameters as the base (the feed-forward's width gives way), and
 as many training FLOPs (the number of steps gives way). Grouped queries are also converted from the trained base by
 averaging heads, and trained on (Ainslie et al. 2023, arXiv:2305.13245, section 2.1), beside the base trained on as long.
+
+Differences are taken seed by seed. A seed fixes the batches in their order, the first draw of every tensor, and the
+held-out sequences; variant and base of one seed share them all (a tensor's draw where both have it in the same shape), so
+that their luck cancels as far as it is shared. Student's interval for the mean of these differences is over the seeds, and
+as each seed has held-out sequences of its own, over these too.
 """
 
 from __future__ import annotations
@@ -17,10 +22,9 @@ from typing import Any
 from transformer_ledger.ledger import kv_cache, matmul
 from transformer_ledger.ledger import parameters as parameter_ledger
 from transformer_ledger.model import ModelSpec
-from transformer_ledger.study.source import KINDS, Source, held_out
+from transformer_ledger.study.source import KINDS, HeldOut, Source, held_out
 
 CACHE_DTYPE = "bf16"
-BUDGETS = ("parameters", "compute", "up-training")
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -127,7 +131,8 @@ def tensor_rows(variant: str, old: ModelSpec, new: ModelSpec) -> list[dict[str, 
 
 @dataclasses.dataclass
 class Trained:
-    """The trainings of one variant at one budget: a model's description, its programme, and losses by seed and kind."""
+    """The trainings of one variant at one budget: a model's description, its programme, and by seed and kind the held-out
+    loss and that of the true source."""
 
     variant: str
     budget: str
@@ -135,32 +140,74 @@ class Trained:
     programme: Any  # training.Programme
     steps_before: int = 0  # of the base that the weights were converted from
     losses: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps in all."""
-        return int(self.programme.steps + self.steps_before)
+    source_losses: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def flops(self) -> int:
         """Of the steps with this model; what the base cost before a conversion is not in it."""
         return int(self.programme.steps * matmul.total(self.spec, self.programme.batch, self.programme.length, "train"))
 
+    def evaluate(self, model: Any, data: HeldOut, seed: int) -> None:
+        """Keep the held-out losses of the training of `seed`."""
+        from transformer_ledger.study.training import evaluate
 
-def _summary(run: Trained, base: Trained, own: Mapping[str, float], floor: float, confidence: float) -> dict[str, Any]:
+        self.losses[seed] = {kind: float(loss.mean()) for kind, loss in evaluate(model, data).items()}
+        self.source_losses[seed] = {kind: float(data.loss[kind].mean()) for kind in KINDS}
+
+    def excess(self, *kinds: str) -> list[float]:
+        """Held-out loss minus the true source's, mean over `kinds`, seed by seed."""
+        return [
+            statistics.fmean(loss[kind] - self.source_losses[seed][kind] for kind in kinds)
+            for seed, loss in self.losses.items()
+        ]
+
+
+def planned(
+    base: ModelSpec, extensions: Sequence[str], kv_heads: int, plan: Any, uptraining_steps: int
+) -> list[Trained]:
+    """The trainings of one seed, the base's first, before they have run; those after a conversion come last."""
+
+    def step_flops(spec: ModelSpec) -> int:
+        return matmul.total(spec, plan.batch, plan.length, "train")
+
+    runs = [Trained("base", "parameters", base, plan)]
+    for name in extensions:
+        spec = extended(base, name, kv_heads)
+        runs.append(Trained(name, "parameters", at_parameters(spec, parameters(base)), plan))
+        steps = round(plan.steps * step_flops(base) / step_flops(spec))
+        runs.append(Trained(name, "compute", spec, dataclasses.replace(plan, steps=steps)))
+    if uptraining_steps and "gqa" in extensions:
+        for budget, steps in (("conversion", 0), ("up-training", uptraining_steps)):
+            more = dataclasses.replace(plan, steps=steps, learning_rate=plan.learning_rate / 2)
+            for name in ("base", "gqa"):
+                runs.append(Trained(name, budget, extended(base, name, kv_heads), more, plan.steps))
+    return runs
+
+
+def _changes(run: Trained, base: Trained, confidence: float) -> dict[str, Any]:
+    """What the excess changes against the base, seed by seed, with its interval: of both kinds together, and of each."""
+    row: dict[str, Any] = {}
+    for prefix, kinds in {"": KINDS, **{f"{kind}_": (kind,) for kind in KINDS}}.items():
+        changes = [x - y for x, y in zip(run.excess(*kinds), base.excess(*kinds), strict=True)]
+        low, high = interval(changes, confidence)
+        row[f"{prefix}excess"] = statistics.fmean(run.excess(*kinds))
+        row[f"{prefix}excess_change"] = statistics.fmean(changes)
+        row[f"{prefix}excess_change_low"], row[f"{prefix}excess_change_high"] = low, high
+    return {**row, "distinguishable": not row["excess_change_low"] <= 0 <= row["excess_change_high"]}
+
+
+def _summary(run: Trained, base: Trained, floor: float, confidence: float) -> dict[str, Any]:
     """The row of study/extension."""
-
-    def excess(trained: Trained) -> list[float]:
-        return [statistics.fmean(loss[kind] - own[kind] for kind in KINDS) for loss in trained.losses.values()]
-
-    values = excess(run)
-    changes = [x - y for x, y in zip(values, excess(base), strict=True)]
+    values = run.excess(*KINDS)
     low, high = interval(values, confidence)
-    change_low, change_high = interval(changes, confidence)
     plan, length = run.programme, run.programme.length
     cache = [kv_cache.cache_bytes(trained.spec, 1, length, CACHE_DTYPE, "needed") for trained in (run, base)]
     kept = [row for row in tensor_rows(run.variant, base.spec, run.spec) if row["status"] == "same"]
-    origin = f"the base's weights after {run.steps_before} steps, " if run.steps_before else ""
+    origin = f"the base's weights after {run.steps_before} steps" if run.steps_before else ""
+    trained = (
+        f"AdamW, {plan.steps} steps of {plan.batch} × {length} tokens, {min(plan.warmup, plan.steps)} of warm-up to "
+        f"{plan.learning_rate:g}, cosine to a tenth, weight decay {plan.weight_decay:g}"
+    )
     return {
         "variant": run.variant,
         "budget": run.budget,
@@ -175,18 +222,13 @@ def _summary(run: Trained, base: Trained, own: Mapping[str, float], floor: float
         "cache_bytes": cache[0],
         "cache_bytes_change": cache[0] - cache[1],
         "checkpoint_parameters": sum(row["parameters_after"] for row in kept),
-        "programme": f"{origin}AdamW, {plan.steps} steps of {plan.batch} × {length} tokens, {plan.warmup} of warm-up to "
-        f"{plan.learning_rate:g}, cosine to a tenth, weight decay {plan.weight_decay:g}",
+        "programme": ", ".join(part for part in (origin, trained if plan.steps else "not trained on") if part),
         "floor": floor,
         "loss": statistics.fmean(statistics.fmean(loss.values()) for loss in run.losses.values()),
-        "excess": statistics.fmean(values),
         "excess_low": low,
         "excess_high": high,
         "spread": statistics.stdev(values) if len(values) > 1 else None,
-        "excess_change": statistics.fmean(changes),
-        "excess_change_low": change_low,
-        "excess_change_high": change_high,
-        "distinguishable": not change_low <= 0 <= change_high,
+        **_changes(run, base, confidence),
     }
 
 
@@ -210,7 +252,6 @@ def compute(
     """
     import torch
 
-    from transformer_ledger.executed.decoder import Decoder
     from transformer_ledger.study import training
     from transformer_ledger.study.classification import with_groups
 
@@ -218,47 +259,25 @@ def compute(
     ((_, described),) = models.items()
     base = smaller(ModelSpec.from_json(described), sizes)
     origin, plan = Source(**source), training.Programme(**programme)
-    data = held_out(origin, held_out_data["sequences"], plan.length, held_out_data["seed"])
-    own = {kind: float(data.loss[kind].mean()) for kind in KINDS}
     floors = {kind: origin.floor(kind, plan.length) for kind in KINDS}
 
-    def step_flops(spec: ModelSpec) -> int:
-        return matmul.total(spec, plan.batch, plan.length, "train")
-
-    runs = [Trained("base", "parameters", base, plan)]
-    for name in extensions:
-        spec = extended(base, name, kv_heads)
-        runs.append(Trained(name, "parameters", at_parameters(spec, parameters(base)), plan))
-        steps = round(plan.steps * step_flops(base) / step_flops(spec))
-        runs.append(Trained(name, "compute", spec, dataclasses.replace(plan, steps=steps)))
-    more = dataclasses.replace(plan, steps=uptraining_steps, learning_rate=plan.learning_rate / 2)
-    continued = {
-        name: Trained(name, "up-training", extended(base, name, kv_heads), more, plan.steps)
-        for name in ("base", "gqa")
-        if uptraining_steps and (name in extensions or name == "base")
-    }
-
+    runs = planned(base, extensions, kv_heads, plan, uptraining_steps)
+    weights: dict[str, Any] = {}  # of the base of the seed at hand
     for seed in seeds:
+        data = held_out(origin, held_out_data["sequences"], plan.length, held_out_data["seed"] + seed)
         for run in runs:
             model = training.fresh(run.spec, seed)
-            training.train(model, origin, run.programme, seed)
-            run.losses[seed] = {kind: float(loss.mean()) for kind, loss in training.evaluate(model, data).items()}
+            if run.steps_before:
+                model.load_state_dict(weights if run.variant == "base" else with_groups(base, weights, kv_heads)[1])
+            training.train(model, origin, run.programme, seed + max(seeds) + 1 if run.steps_before else seed)
+            run.evaluate(model, data, seed)
             if run is runs[0]:
                 weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        for name, run in continued.items():
-            start = weights if name == "base" else with_groups(base, weights, kv_heads)[1]
-            model = Decoder(run.spec)
-            model.load_state_dict(start)
-            training.train(model, origin, more, seed + max(seeds) + 1)
-            run.losses[seed] = {kind: float(loss.mean()) for kind, loss in training.evaluate(model, data).items()}
 
-    every = [*runs, *continued.values()]
+    bases = {run.budget: run for run in runs if run.variant == "base"}
     floor = statistics.fmean(floors.values())
     return {
-        "study/extension": [
-            _summary(run, continued["base"] if run.budget == "up-training" else runs[0], own, floor, confidence)
-            for run in every
-        ],
+        "study/extension": [_summary(run, bases.get(run.budget, runs[0]), floor, confidence) for run in runs],
         "study/extension_tensors": [
             row for run in runs if run.budget == "parameters" for row in tensor_rows(run.variant, base, run.spec)
         ],
@@ -270,10 +289,10 @@ def compute(
                 "source": kind,
                 "loss": loss,
                 "floor": floors[kind],
-                "source_loss": own[kind],
-                "excess": loss - own[kind],
+                "source_loss": run.source_losses[seed][kind],
+                "excess": loss - run.source_losses[seed][kind],
             }
-            for run in every
+            for run in runs
             for seed, found in run.losses.items()
             for kind, loss in found.items()
         ],

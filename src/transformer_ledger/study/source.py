@@ -16,6 +16,7 @@ section 7; Cover and Thomas, Elements of Information Theory, 2nd edition, theore
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,13 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 KINDS = ("markov", "recall")
+DRAWN_AT_ONCE = 64  # batches
+TRAINING, HELD_OUT = 1, 2  # what a stream of random numbers is for
+
+
+def stream(seed: int, purpose: int) -> np.random.Generator:
+    """Random numbers for one purpose: equal seeds of a training and of held-out data must not draw the same sequences."""
+    return np.random.Generator(np.random.PCG64([seed, purpose]))
 
 
 @dataclass(frozen=True)
@@ -84,13 +92,15 @@ class Source:
         drawn = self._markov if kind == "markov" else self._recall
         return drawn(generator, sequences, length)
 
-    def batch(self, generator: np.random.Generator, sequences: int, length: int) -> Array:
-        """Ids (sequences, length + 1), every other sequence of the other kind."""
+    def batches(self, generator: np.random.Generator, sequences: int, length: int) -> Iterator[Array]:
+        """Ids (sequences, length + 1), again and again; half of the sequences are of either kind, markov first."""
         half = sequences // 2
-        parts = [
-            self.draw(generator, kind, n, length)[0] for kind, n in zip(KINDS, (sequences - half, half), strict=True)
-        ]
-        return np.concatenate(parts)
+        while True:  # many at once: drawing a few sequences costs as much
+            drawn = [
+                self.draw(generator, kind, DRAWN_AT_ONCE * n, length)[0].reshape(DRAWN_AT_ONCE, n, length + 1)
+                for kind, n in zip(KINDS, (sequences - half, half), strict=True)
+            ]
+            yield from np.concatenate(drawn, 1)
 
     def _markov(self, generator: np.random.Generator, sequences: int, length: int) -> tuple[Array, Array]:
         S = self.symbols
@@ -135,6 +145,6 @@ class HeldOut:
 
 def held_out(source: Source, sequences: int, length: int, seed: int) -> HeldOut:
     """`sequences` of each kind."""
-    generator = np.random.Generator(np.random.PCG64(seed))
+    generator = stream(seed, HELD_OUT)
     drawn = {kind: source.draw(generator, kind, sequences, length) for kind in KINDS}
     return HeldOut({kind: ids for kind, (ids, _) in drawn.items()}, {kind: loss for kind, (_, loss) in drawn.items()})

@@ -1,28 +1,28 @@
 """Training of our executed decoder on a `Source`: AdamW, linear warm-up, cosine decay; one seed, one result.
 
-AdamW: Loshchilov and Hutter 2019, arXiv:1711.05101. The initial weights are GPT-2's (Radford et al. 2019, section 2.3):
-normal with deviation 0.02, biases 0, gains 1, and the two projections that end in the residual stream smaller by 1/√(2N)
-for N layers. The embeddings are larger, and a learned position table starts as sinusoids (Vaswani et al. 2017, section
-3.5): a short training has no time to tell positions apart from noise.
+AdamW: Loshchilov and Hutter 2019, arXiv:1711.05101. Weights start normal with deviation 1/√n for n inputs (LeCun et al.
+1998, Efficient BackProp, section 4.6), biases 0, gains 1, and the two projections that end in the residual stream smaller
+by 1/√(2N) for N layers (GPT-2: Radford et al. 2019, section 2.3). GPT-2's own deviation, 0.02, is 1/√n at n = 2500: at the
+widths trained here it leaves attention uniform for most of a short training. A learned position table starts as sinusoids
+(Vaswani et al. 2017, section 3.5): there is no time to tell positions apart from noise.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from transformer_ledger.executed.decoder import Decoder
 from transformer_ledger.model import ModelSpec
-from transformer_ledger.study.source import HeldOut, Source
+from transformer_ledger.study.source import TRAINING, HeldOut, Source, stream
 
-INITIAL_DEVIATION = 0.02
 EMBEDDING_DEVIATION = 0.1
 FINAL_SHARE = 0.1  # of the learning rate, where the cosine ends
 GRADIENT_NORM = 1.0  # gradients are clipped to it
@@ -56,14 +56,13 @@ def _sinusoids(rows: int, width: int) -> Tensor:
 
 
 def fresh(spec: ModelSpec, seed: int) -> Decoder:
-    """An untrained decoder, its tensors drawn in the order of their names from one generator."""
+    """An untrained decoder. Each tensor has a generator of its own, from the seed and the tensor's name, so that two models
+    start equal in every tensor that both have in the same shape."""
     with torch.device("meta"):
         model = Decoder(spec)
     model.to_empty(device="cpu")
-    generator = torch.Generator().manual_seed(seed)
-    closing = INITIAL_DEVIATION / math.sqrt(2 * spec.depth)
     with torch.no_grad():
-        for name, tensor in sorted(model.named_parameters()):
+        for name, tensor in model.named_parameters():
             if name.endswith("bias"):
                 tensor.zero_()
             elif tensor.dim() == 1:
@@ -71,9 +70,11 @@ def fresh(spec: ModelSpec, seed: int) -> Decoder:
             elif name.startswith("position_embedding"):
                 tensor.copy_(_sinusoids(*tensor.shape))
             else:
-                ends = name.endswith(("attention.output.weight", "feedforward.down.weight"))
-                deviation = EMBEDDING_DEVIATION if "embedding" in name else closing if ends else INITIAL_DEVIATION
-                tensor.normal_(0.0, deviation, generator=generator)
+                deviation = EMBEDDING_DEVIATION if "embedding" in name else 1 / math.sqrt(tensor.shape[-1])
+                if name.endswith(("attention.output.weight", "feedforward.down.weight")):
+                    deviation /= math.sqrt(2 * spec.depth)
+                own = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "little")
+                tensor.normal_(0.0, deviation, generator=torch.Generator().manual_seed(own))
     return model
 
 
@@ -92,19 +93,19 @@ def train(
     watch: Callable[[int, float | None], None] = lambda step, loss: None,
 ) -> None:
     """Train `model` in place. `watch` is called with the number of steps done and the loss of the last batch."""
-    generator = np.random.Generator(np.random.PCG64(seed))
+    batches = source.batches(stream(seed, TRAINING), programme.batch, programme.length)
     matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
     vectors = [tensor for tensor in model.parameters() if tensor.dim() == 1]
     groups = [
         {"params": matrices, "weight_decay": programme.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=programme.learning_rate, betas=(0.9, SECOND_DECAY), foreach=True)
+    optimizer = torch.optim.AdamW(groups, lr=programme.learning_rate, betas=(0.9, SECOND_DECAY), fused=True)
     watch(0, None)
     for step in range(programme.steps):
         for group in optimizer.param_groups:
             group["lr"] = programme.rate(step)
-        loss = losses(model, source.batch(generator, programme.batch, programme.length)).mean()
+        loss = losses(model, next(batches)).mean()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_NORM)
