@@ -11,6 +11,7 @@ from transformer_ledger.experiment import blocked_softmax, rope_dot_product
 from transformer_ledger.ledger import (
     activations,
     agreement,
+    conventions,
     fit,
     kv_cache,
     matmul,
@@ -194,6 +195,7 @@ def study() -> dict[str, Any]:
         for step in (1, 30, 60)
         for split, source in (("training", "both"), ("held-out", "markov"))
     ]
+    ends = (("", 0.5), ("_change", 0.0), ("_change_low", -0.1), ("_change_high", 0.1))
     extension = [
         _row(
             "study/extension",
@@ -211,6 +213,7 @@ def study() -> dict[str, Any]:
             excess_change_low=change - 0.1,
             excess_change_high=change + 0.1,
             distinguishable=abs(change) > 0.1,
+            **{f"{kind}_excess{key}": change + reach for kind in ("markov", "recall") for key, reach in ends},
         )
         for variant, budget, change in (
             ("base", "parameters", 0.0),
@@ -313,6 +316,7 @@ def tables() -> dict[str, Any]:
         "matmul": matmul.compute(described, WORKLOADS),
         "training_compute": training_compute.compute(runs),
         "agreement": agreement.compute(described, WORKLOADS, CACHE_DTYPES),
+        "conventions": conventions.compute(described, WORKLOADS),
         "activations": activations.compute(
             described,
             {"b1-t4096": WORKLOADS["b1-t4096"], "b1-t128": WORKLOADS["b1-t128"]},

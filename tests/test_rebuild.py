@@ -22,6 +22,7 @@ SMALL = {
     "feedforward": "gelu",
 }
 LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement"]  # read every model
+UNEXECUTED = ["fit", "conventions"]  # know every model, and read no execution
 TAIL = {"provenance", "summary"}
 PAGE = {"report"} | TAIL
 CLAIMS = {"claims"} | PAGE
@@ -141,7 +142,7 @@ def code(module: str):
 
 def model(name: str, *verifications: str):
     """What hangs on one model: its execution, every ledger that reads models, and the verifications that name it."""
-    return {f"execution/{name}", *ledgers(*LEDGERS, "fit"), *(f"verification/{one}" for one in verifications)}
+    return {f"execution/{name}", *ledgers(*LEDGERS, *UNEXECUTED), *(f"verification/{one}" for one in verifications)}
 
 
 EXECUTIONS = {f"execution/{name}" for name in ("teaching", "modern", "section-7", "gpt2")}
@@ -180,15 +181,15 @@ EDITS = {
     "the order of keys in a config.json": (lambda folder: rewrite_json(folder / "resources/models/gpt2.json"), set()),
     "a model more": (
         put_new("models", "small", value={"architecture": SMALL}),
-        {"execution/small", *ledgers(*LEDGERS, "fit")} | PAGE,
+        {"execution/small", *ledgers(*LEDGERS, *UNEXECUTED)} | PAGE,
     ),
     "a model less": (
         put("models", "gpt2", value=None),
-        ledgers(*LEDGERS, "fit") | {"verification/parameter_rule"} | CLAIMS,
+        ledgers(*LEDGERS, *UNEXECUTED) | {"verification/parameter_rule"} | CLAIMS,
     ),
     "a workload": (
         put("workloads", "b2-t64", "batch", value=3),
-        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+        EXECUTIONS | ledgers(*LEDGERS, *UNEXECUTED) | READ_EXECUTIONS | CLAIMS,
     ),
     "a workload too long for every model but one": (
         put_new("workloads", "long", value={"batch": 1, "context": 1000}),
@@ -245,6 +246,7 @@ EDITS = {
     "a device": (put("devices", "h100-80gb", "reserve", value=0.2), ledgers("fit") | PAGE),
     "the page's setting": (put("report", "whatif", "model", value="modern"), PAGE),
     # nothing
+    "the time limit": (put("execution", "time_limit", value=601), set()),
     "the order of all keys": (reversed_config, set()),
     "a comment in the config": (append("config.yaml", "\n# a remark\n"), set()),
     "2.0 for 2": (put("verification", "embedding_lookup", "seed", value=0.0), set()),
@@ -253,7 +255,7 @@ EDITS = {
     # sources
     "a formula of the cache": (
         code("formulas/kv_cache"),
-        ledgers("kv_cache", "fit", "agreement")
+        ledgers("kv_cache", "fit", "conventions", "agreement")
         | {"verification/grouped_query", "verification/training_state", "study/extension"}
         | CLAIMS,
     ),

@@ -214,6 +214,8 @@ def test_a_difference_within_the_seeds_spread_is_called_so(html):
         "gqa": "worse",
         "modern": "better",
     }
+    sources = re.findall(r"<td>([^<]*)</td></tr>", section(html, "summary-extension-sources"))
+    assert sources == ["within the spread"] * 2 + ["better"] * 2 + ["worse"] * 2  # rope, modern, gqa on both sources
 
 
 def test_what_the_text_calls_otherwise_stands_out(html):

@@ -34,8 +34,10 @@ LEDGERS = {
     "activations": ("workloads", "activations"),
     "training_compute": (),
     "fit": ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes"),
+    "conventions": ("workloads",),
     "agreement": ("workloads", "cache_dtypes"),
 }
+UNEXECUTED = ("ledger/training_compute", "ledger/fit", "ledger/conventions")  # ledgers that read no execution
 KINDS = ("verification", "experiment", "timing", "study")
 # What a study or verification reads of a study, and cannot do without.
 STUDIES_READ = {
@@ -93,8 +95,8 @@ def _stepped(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recipe.items() if key not in ("devices", "zero_stage")}
 
 
-def _public(model: Mapping[str, Any]) -> dict[str, str] | None:
-    """Type and activation of a model whose saved tensors in transformers the ledger predicts."""
+def _public(model: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the ledger must know of a model, beside its spec, to predict its saved tensors in transformers."""
     return public(model["hf_config"], ModelSpec.from_json(model["spec"]))
 
 
@@ -163,7 +165,7 @@ def inputs_of(config: Config, job: str) -> list[str]:
     kind, _, name = job.partition("/")
     if job in STUDIES_READ:
         return STUDIES_READ[job][1]
-    if kind in ("ledger", "verification") and job not in ("ledger/training_compute", "ledger/fit"):
+    if kind in ("ledger", "verification") and job not in UNEXECUTED:
         return [f"results/execution/{model}.parquet" for model in models_read(config, kind, name)]
     if job == "claims":
         return [f"results/verification/{name}.parquet" for name in names_of(config, "verification")]

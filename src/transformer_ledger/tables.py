@@ -132,7 +132,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | how keys and values are stored
         kv_heads | int64 | head | key/value heads (1 for a latent cache)
         head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
-        policy | string | | needed (what attention can still read), reserved (full length in every layer), or dynamic and static (what transformers' caches hold of a window)
+        policy | string | | needed (what attention can still read), reserved (full length in every layer), or dynamic and static (what transformers' two caches hold, where that is something else)
         formula | string | | formula of one layer's bytes, printed from the function that computed it
         bytes_per_token | int64 | byte/token | growth for one more token of one sequence
         bytes | int64 | byte | in all layers
@@ -174,9 +174,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         workload | string | | name of the workload in the config, or small copy: the model with its sizes cut down, which really runs
         batch | int64 | sequence | sequences processed together
         context | int64 | token | tokens of each sequence
-        implementation | string | | ours (our torch module) or transformers (GPT-2, Llama and Qwen2 alone)
+        implementation | string | | ours (our torch module) or transformers (its model of the config.json, where there is one)
         dtype | string | | type of weights and activations
-        method | string | | eager (the attention weights are kept) or fused (they are not); fused is left out where torch has no kernel: sinks, latent attention
+        method | string | | eager (the attention weights are kept) or fused (they are not); left out where transformers ends in no fused kernel: BLOOM, Gemma 2, gpt-oss, DeepSeek, Falcon with one key for all queries
         checkpointed | bool | | each layer keeps its input alone and runs again on the way back
         scope | string | | layer (one of a kind), outside (embedding, masks, angles, final norm, input of the head), logits (with the loss) or total
         kind | int64 | | number of the kind of layer, from 0, in order of first appearance
@@ -204,6 +204,20 @@ TABLES: dict[str, tuple[Column, ...]] = {
         available_bytes | int64 | byte | the same less the device's reserve, in which activations, work space, fragmentation and an engine's own needs must find room: none of them is counted
         bytes | int64 | byte | weights and cache, or the largest share of the training state, at the answer (of the weights alone where they do not fit)
         bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer (null below one): above available_bytes where memory ends it
+    """),
+    "ledger/conventions": _columns(f"""
+        {_MODEL}
+        quantity | string | | parameters, active parameters (of a mixture), weights, KV cache, forward pass, decoded token or training step
+        workload | string | | workload, null where it plays no part
+        batch | int64 | sequence | sequences processed together
+        context | int64 | token | positions of each sequence
+        convention | string | | name of the way to count; only those that apply to the model have a row
+        ours | bool | | how the other ledgers count; of FLOPs both full and causal-exact, of which ratios are to full
+        value | decimal128(38,0) | see unit | what the convention gives
+        unit | string | | parameter, byte or FLOP
+        ratio_to_ours | float64 | | value over ours
+        counts | string | | what the convention counts
+        elsewhere | string | | who counts so, null where no source was checked
     """),
     "ledger/agreement": _columns(f"""
         {_MODEL}
@@ -335,7 +349,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "study/extension": _columns("""
         variant | string | | base, rope, gqa, rmsnorm, gated or modern (all four)
-        budget | string | | parameters (as many as the base), compute (as many training FLOPs) or up-training (old weights converted, then trained on)
+        budget | string | | parameters (as many as the base), compute (as many training FLOPs), conversion (old weights converted) or up-training (and then trained on)
         seeds | int64 | | trainings, each of its own seed
         d_ff | int64 | component | feed-forward width that the budget leaves
         parameters | int64 | parameter | trained
@@ -350,13 +364,21 @@ TABLES: dict[str, tuple[Column, ...]] = {
         programme | string | | the training programme in words
         floor | float64 | nat/token | entropy of what is predicted
         loss | float64 | nat/token | mean held-out loss over the seeds
-        excess | float64 | nat/token | the same minus the true source's loss on the same tokens
+        excess | float64 | nat/token | the same minus the true source's loss on the same tokens; each seed has its own held-out tokens
         excess_low | float64 | nat/token | lower end of its interval over the seeds
         excess_high | float64 | nat/token | upper end
         spread | float64 | nat/token | standard deviation over the seeds
         excess_change | float64 | nat/token | against the base of the same budget, seed by seed
         excess_change_low | float64 | nat/token | lower end of its interval over the seeds
         excess_change_high | float64 | nat/token | upper end
+        markov_excess | float64 | nat/token | excess on the second-order source alone
+        markov_excess_change | float64 | nat/token | excess_change on it
+        markov_excess_change_low | float64 | nat/token | lower end of its interval over the seeds
+        markov_excess_change_high | float64 | nat/token | upper end
+        recall_excess | float64 | nat/token | excess on associative recall alone
+        recall_excess_change | float64 | nat/token | excess_change on it
+        recall_excess_change_low | float64 | nat/token | lower end of its interval over the seeds
+        recall_excess_change_high | float64 | nat/token | upper end
         distinguishable | bool | | the interval of excess_change leaves 0 out; otherwise it is smaller than the spread of the seeds lets one see
     """),
     "study/extension_tensors": _columns("""

@@ -69,13 +69,14 @@ def number(value: Any, digits: int = 5) -> Markup:
     return _two(brief, full)
 
 
-def size(value: int | None) -> Markup:
-    """Bytes as GiB, MiB or KiB (powers of 1,024), the bytes themselves as the exact value."""
+def size(value: int | None, decimal: bool = False) -> Markup:
+    """Bytes as GiB, MiB or KiB (powers of 1,024), or as GB, MB or kB; the bytes themselves as the exact value."""
     if value is None:
         return number(None)
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(value) >= 1 << power:
-            return _two(f"{short(value / (1 << power), 4)} {unit}", f"{grouped(value)} bytes")
+    base, digits, units = (1000, 5, ("TB", "GB", "MB", "kB")) if decimal else (1024, 4, ("TiB", "GiB", "MiB", "KiB"))
+    for power, unit in zip((4, 3, 2, 1), units, strict=True):
+        if abs(value) >= base**power:
+            return _two(f"{short(value / base**power, digits)} {unit}", f"{grouped(value)} bytes")
     return Markup('<span class="n">{} bytes</span>').format(grouped(value))
 
 

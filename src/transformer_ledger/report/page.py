@@ -24,10 +24,12 @@ from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.claims.table import plural
 from transformer_ledger.formulas import activations as activations_formulas
 from transformer_ledger.formulas import architecture, training_compute, training_state
+from transformer_ledger.formulas import conventions as conventions_formulas
 from transformer_ledger.formulas import kv_cache as kv_cache_formulas
 from transformer_ledger.formulas import matmul as matmul_formulas
 from transformer_ledger.formulas import parameters as parameters_formulas
-from transformer_ledger.ledger import activations, kv_cache, matmul, parameters
+from transformer_ledger.huggingface import TEXT_PART
+from transformer_ledger.ledger import activations, conventions, kv_cache, matmul, parameters
 from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.ledger.training_state import STEP_DTYPE
 from transformer_ledger.model import ModelSpec
@@ -52,6 +54,7 @@ FORMULA_MODULES = (
     training_compute,
     activations_formulas,
     architecture,
+    conventions_formulas,
 )
 MODULE_TITLES = {
     "parameters": "Parameters of one tensor",
@@ -61,6 +64,7 @@ MODULE_TITLES = {
     "training_compute": "A whole training run",
     "activations": "Activations kept for the backward pass",
     "architecture": "The texts’ closed forms",
+    "conventions": "Other conventions",
 }
 MARKS = {
     "confirmed": "✓",
@@ -77,6 +81,15 @@ MEANINGS = {
     "not reproducible": "the property holds, the printed digits depend on an unpublished start",
     "not settled": "not measured, or a control did not break it",
     "not applicable": "the settings were edited away from the printed ones",
+}
+CONVENTION_CAPTIONS = {
+    "parameters": "Parameters by convention, × ours beside",
+    "active parameters": "Active parameters of a mixture by convention, × ours beside",
+    "weights": "Weights in bf16 by convention, × ours beside",
+    "KV cache": "KV cache in bf16 by convention, bytes for each token of the length, × ours beside",
+    "forward pass": "FLOPs of a forward pass by convention",
+    "decoded token": "FLOPs of the last token of the length, decoded, by convention",
+    "training step": "FLOPs of a training step, forward and backward, by convention",
 }
 GROUPS = {
     "token_embedding": "embeddings",
@@ -296,6 +309,43 @@ def fit_summary(rows: Rows) -> dict[str, Any]:
     }
 
 
+def conventions_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One entry a quantity: what each convention gives for each model, at the model's longest workload.
+
+    Of a cache the cells hold the bytes for one token of that length, as calculators print them; of FLOPs, beside our
+    own, the ratio alone.
+    """
+    out = []
+    for quantity, own in by(rows, "quantity").items():
+        names = {row["convention"] for row in own}
+        shown: dict[str, dict[str, Any]] = {}
+        for model, every in by(own, "model").items():
+            longest = max(every, key=lambda row: (row["context"] or 0, -(row["batch"] or 0)))
+            B, T = longest["batch"], longest["context"]
+            tokens = B * T if quantity == "KV cache" else 1
+            cells = {
+                row["convention"]: (_quotient(row["value"], tokens), row["ratio_to_ours"])
+                for row in every
+                if row["workload"] == longest["workload"]
+            }
+            shown[model] = {"batch": B, "context": T, "cells": cells}
+        out.append(
+            {
+                "quantity": quantity,
+                "caption": CONVENTION_CAPTIONS[quantity],
+                "ratios": own[0]["unit"] == "FLOP",
+                "columns": [c for c in conventions.CONVENTIONS if c.quantity == quantity and c.name in names],
+                "sized": quantity not in conventions.UNSIZED,
+                "models": shown,
+            }
+        )
+    return out
+
+
+def _quotient(value: int, tokens: int) -> int | float:
+    return value / tokens if value % tokens else value // tokens
+
+
 def models_summary(models: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a model: its architecture and what it costs, from the ledgers' functions."""
     out = []
@@ -310,7 +360,8 @@ def models_summary(models: Mapping[str, Any]) -> list[dict[str, Any]]:
             {
                 "model": name,
                 "label": models[name].get("label") or name,
-                "notes": _notes(models[name].get("notes")),
+                "notes": (notes := _notes(models[name].get("notes"))),
+                "text_part": any(TEXT_PART in note for note in notes),
                 "layers": spec.depth,
                 "kinds": len(kinds),
                 "d": spec.d_model,
@@ -388,12 +439,12 @@ def _whole(value: Any) -> Any:
 def _called(spec: ModelSpec, B: int, T: int) -> set[Formula]:
     """Formulas by which the ledgers count a model's tensors, products, cache and own activations."""
     called: set[Formula] = {tensor.formula for tensor in parameters.tensors(spec)}
-    for phase, conventions in matmul.CONVENTIONS.items():
-        for convention in conventions:
+    for phase, counted in matmul.CONVENTIONS.items():
+        for convention in counted:
             called |= {product.formula for product in matmul.products(spec, B, T, T, phase, convention)}
     for _, kind in spec.kinds():
         called |= {kv_cache.layer(kind.attention, policy)[0] for policy in kv_cache.POLICIES}
-    for fused in (False, True) if activations.can_fuse(spec) else (False,):
+    for fused in (False, True):
         run = activations.Run(B, T, 2, fused, checkpointed=False)
         for *_, saved in activations.scopes(spec, run):
             called |= {part.formula for part in saved}
@@ -449,6 +500,13 @@ def example_arguments(spec: ModelSpec, values: Mapping[str, Any]) -> dict[Formul
         training_compute.rule_parameters: {},
         training_compute.rule_flops: {},
         training_compute.exact_flops: {"F": matmul.total(spec, 1, T, "train")},
+        conventions_formulas.standard_parameters: {},
+        conventions_formulas.rule_forward: {"N": parameters.totals(spec)[1]},
+        conventions_formulas.kaplan_attention: {},
+        conventions_formulas.palm_attention: {},
+        conventions_formulas.half_scores: {},
+        conventions_formulas.softmax: {},
+        conventions_formulas.latent_twice: {},
         training_compute.seconds: rule,
         training_compute.implied_rate: rule,
     }
@@ -641,6 +699,7 @@ def compute(
         "training": list(ledger.get("training_compute", [])),
         "activations": activations_summary(ledger.get("activations", [])),
         "fit": fit_summary(ledger.get("fit", [])),
+        "conventions": conventions_summary(ledger.get("conventions", [])),
         "agreement": agreement_summary(ledger.get("agreement", [])),
     }
     start = report.get("whatif", {})
@@ -690,6 +749,7 @@ def compute(
             controls=len(broken),
             unbroken=sum(not row["holds"] for row in broken),
             summaries=summaries,
+            conventions=conventions.CONVENTIONS,
             experiments=figures.experiments(experiment, provenance),
             pictures=figures.pictures_of_models(described, labels, summaries["parameters"]),
             claim_pictures=figures.pictures_of_rows(verification),
