@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from transformer_ledger.executed import blocked_attention as module  # noqa: E402
 from transformer_ledger.executed.blocked_attention import Blocks, blocked_attention  # noqa: E402
+from transformer_ledger.study import attention as study  # noqa: E402
+from transformer_ledger.timing import attention as timed  # noqa: E402
 
 torch.set_num_threads(1)
 SHAPES = [  # heads, key/value heads, queries, keys, blocks
@@ -95,6 +97,18 @@ def test_what_cannot_be_grouped_or_seen_is_refused():
         blocked_attention(q, k[:, :1].expand(2, 3, 5, 4), v)
     with pytest.raises(ValueError, match="would see none"):
         blocked_attention(q, k[:, :, :3], v[:, :, :3], None, True)
+
+
+@pytest.mark.parametrize("length", [100, 777, 1100])
+def test_pairs_that_each_method_multiplies(length):
+    """A number that is none spoils what it is multiplied into, be its weight 0: one for each key, in a column of its own,
+    spoils an output for every pair; one for each query, in the output's gradient, spoils a gradient of v."""
+    q, k, v, _ = study.drawn(0, 1, 1, length, length, "fp32", 1.0)
+    marks = torch.diag(torch.full((length,), torch.nan)).view_as(v)
+    for name, method in study.methods(Blocks(256, 512)).items():
+        wanted = timed.pairs(name, length, 256)
+        assert int(method(q, k, marks, True).isnan().sum()) == wanted, name
+        assert int(study.forward_backward(method, [q, k, v, marks], True)[3].isnan().sum()) == wanted, name
 
 
 MUTATIONS = {

@@ -2,8 +2,8 @@
 
 None of the three leaves a query-key pair out, and none is linear in the length: what differs is how often a T × T plane
 of scores goes through memory, and whether one exists at all. The operations written down are those that each runs:
-naive all T² pairs, blocked the pairs of the blocks that a causal mask leaves (its backward pass multiplies the scores
-once more), fused the causal pairs.
+naive all T² pairs, blocked and fused the pairs of the blocks that a causal mask leaves (their backward passes multiply the
+scores once more).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_ledger.formulas import matmul as formulas
 from transformer_ledger.timing.machine import Work, measure
 
 BYTES = {"fp32": 4, "bf16": 2}
@@ -21,15 +20,14 @@ PLANES = (8, 19)
 """Times that naive attention reads or writes its T × T plane: product, scale, mask, softmax, product; and the way back."""
 ROWS = (4, 12)
 """Activations read or written once at least: q, k, v, output; then again with the four gradients, q, k, v and output."""
+FUSED_KEYS = 512
+"""Keys in a block of torch's kernel on the CPU (FlashAttentionKernel.cpp), which multiplies a block whole or not at all."""
 
 
 def pairs(method: str, length: int, queries: int) -> int:
-    """Query-key pairs whose scores are computed."""
-    if method == "naive":
-        return length * length
-    if method == "fused":
-        return int(formulas.causal_pairs(length))
-    ends = [min(begin + queries, length) for begin in range(0, length, queries)]
+    """Query-key pairs whose scores are computed: every query with all keys up to the end of its block."""
+    block = {"naive": length, "blocked": queries, "fused": FUSED_KEYS}[method]
+    ends = [min(begin + block, length) for begin in range(0, length, block)]
     return sum(end * (end - begin) for begin, end in zip([0, *ends], ends, strict=False))
 
 
