@@ -265,6 +265,22 @@ def test_bytes_for_one_parameter_are_those_of_every_model(tables):
     assert " to " not in cells[cells.index("adamw-fp32") : cells.index("adamw-bf16")]
 
 
+def test_training_state_is_that_of_one_device(tables, html):
+    """What a stage leaves whole lies on every device: all of them together hold more than one copy."""
+    spec = tables["models"]["llama-3-8b"]["spec"]
+    summary = page.state_summary(training_state.compute({"llama-3-8b": spec}, recipes()))
+    N, counters = 8_030_261_248, 4 * 291
+    held = summary["models"]["llama-3-8b"]
+    assert held["adamw-fp32"] == 16 * N + counters
+    assert [held[f"zero-{stage}"] - counters for stage in (1, 2, 3)] == [
+        4 * N + 12 * N // 8,
+        2 * N + 14 * N // 8,
+        2 * N,
+    ]
+    assert "on one device" in section(html, "summary-training-state")
+    assert "each of 64" in section(html, "summary-training-state")
+
+
 def test_cache_of_a_token_is_at_the_smallest_context(tables, html):
     """After the window nothing is added, so another workload would say 0."""
     loads = {"a": {"batch": 1, "context": 8192}, "b": {"batch": 2, "context": 64}}
@@ -492,6 +508,7 @@ def test_prose_sets_powers_of_ten_and_minus_signs():
 def test_prose_sets_subscripts_and_escapes():
     assert numbers.prose("2d·h_kv·d_h <b>") == "2d·<i>h</i><sub>kv</sub>·<i>d</i><sub>h</sub> &lt;b&gt;"
     assert numbers.prose("attention_schedules") == "attention_schedules"
+    assert numbers.prose("SiLU(xW_g), max_k, xW_go") == "SiLU(x<i>W</i><sub>g</sub>), max_k, xW_go"
 
 
 def test_pictures_take_their_colours_from_the_page_and_name_themselves(tables):

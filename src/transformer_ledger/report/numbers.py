@@ -107,16 +107,16 @@ def anchor(*parts: str) -> str:
     )
 
 
-_INDEXED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-zωθ])_(kv|ff|[A-Za-z0-9])(?![A-Za-z0-9_])")
+_INDEXED = re.compile(r"(?<![A-Za-z0-9_])(x?)([A-Za-zωθ])_(kv|ff|[A-Za-z0-9])(?![A-Za-z0-9_])")
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]?\d+)(?!\w)")
 _NEGATIVE = re.compile(r"(?<![\w)\]-])-(?=\d)")
 
 
 def prose(text: str | None) -> Markup:
-    """Escaped text in which d_h and its kin stand with a subscript, and 6.3e+24 as a power of ten."""
+    """Escaped text in which d_h and its kin, as in xW_g, stand with a subscript, and 6.3e+24 as a power of ten."""
     curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
     powers = _POWER.sub(lambda found: f"{found[1]}\u00a0×\u00a010{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
-    return Markup(_INDEXED.sub(r"<i>\1</i><sub>\2</sub>", str(escape(_NEGATIVE.sub("−", powers)))))
+    return Markup(_INDEXED.sub(r"\1<i>\2</i><sub>\3</sub>", str(escape(_NEGATIVE.sub("−", powers)))))
 
 
 __all__ = [

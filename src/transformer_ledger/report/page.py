@@ -142,7 +142,7 @@ def parameters_summary(rows: Rows, models: Mapping[str, ModelSpec]) -> list[dict
 
 
 def state_summary(rows: Rows) -> dict[str, Any]:
-    """Recipes with their items, and bytes of each model under each recipe.
+    """Recipes with their items, and bytes that each model keeps on one device (the fullest) under each recipe.
 
     Bytes for one parameter stand as (least, most) of all models; `together` leaves the step counters out.
     """
@@ -153,11 +153,9 @@ def state_summary(rows: Rows) -> dict[str, Any]:
     for row in rows:
         if row["item"] != "step":
             together.setdefault(row["recipe"], Counter())[row["model"]] += row["bytes_per_parameter"]
-    sums: dict[str, dict[str, list[int]]] = {}
+    sums: dict[str, Counter[str]] = {}
     for row in rows:
-        cell = sums.setdefault(row["model"], {}).setdefault(row["recipe"], [0, 0])
-        cell[0] += row["bytes"]
-        cell[1] += row["bytes_per_device"]
+        sums.setdefault(row["model"], Counter())[row["recipe"]] += row["bytes_per_device"]
     items = list(dict.fromkeys(item for held in recipes.values() for item in held))
     devices = {row["recipe"]: row["devices"] for row in rows}
     return {

@@ -184,7 +184,7 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
                 "logits": logits,
                 "tensor": tensor,
                 "errors": {
-                    method: max((r["relative_rms_error"] for r in own if r["method"] == method), default=None)
+                    method: max((r["relative_rms_error"] or 0.0 for r in own if r["method"] == method), default=None)
                     for method in METHODS
                 },
                 "ratio": max(ratios, default=None),
@@ -201,7 +201,7 @@ def attention_errors(rows: Rows) -> tuple[Markup, str] | None:
     charts: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for (dtype, logits), part in by(own, "dtype", "logits").items():
         for (method, length), found in by(part, "method", "length").items():
-            error = max(row["relative_rms_error"] for row in found)
+            error = max(row["relative_rms_error"] or 0.0 for row in found)
             if error > 0:
                 charts.setdefault(f"{dtype}, {logits}", {}).setdefault(method, []).append((length, error))
     if not charts:
