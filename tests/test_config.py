@@ -530,6 +530,49 @@ WRONG_OVERLAYS = [
         "verification.rope_algebra.odd_head_dims[0]",
         "2 is out of range; allowed: an odd integer from 1 to 4095",
     ),
+    # what is trained must fit its model, and what is done to the checkpoint must fit that
+    (
+        "study: {attention: {cases: [{length: 9, causal: true, kv_heads: 3}], heads: 4}}",
+        "study.attention.heads",
+        "4 does not fit cases.kv_heads 3; allowed: a multiple of cases.kv_heads",
+    ),
+    (
+        "study: {extension: {kv_heads: 3}}",
+        "study.extension.kv_heads",
+        "3 does not fit sizes.heads 4; allowed: a divisor of sizes.heads",
+    ),
+    (
+        "study: {extension: {source: {keys: 30}}}",
+        "study.extension.source",
+        "190 does not fit; allowed: symbols + keys + values + keys · values at most the vocabulary, 28",
+    ),
+    (
+        "study: {checkpoint: {programme: {length: 4096}}}",
+        "study.checkpoint.programme.length",
+        "4096 does not fit; allowed: at most 256, the model's context",
+    ),
+    (
+        "study: {checkpoint: {models: [llama-3-70b]}}",
+        "study.checkpoint.models[0]",
+        "70553706496 does not fit; allowed: 1000000000 parameters to be trained here, llama-3-70b has more",
+    ),
+    (
+        "verification: {checkpoint: {kv_heads: [4, 3]}}",
+        "verification.checkpoint.kv_heads",
+        "3 does not fit; allowed: the divisors of teaching's 8",
+    ),
+    (
+        "study: {classification: {bounded: {tokens: 64}}}",
+        "study.classification.bounded.tokens",
+        "64 does not fit; allowed: at most 32, as in study.checkpoint",
+    ),
+    # values at the edge of what a number or a name is
+    (
+        "verification: {norms: {epsilon: 1e999}}",
+        "verification.norms.epsilon",
+        f"1{'0' * 56}… is out of range; allowed: a number above 0 and at most 1",
+    ),
+    ('models: {"ab\\n": {hf_config: x}}', "models['ab\\n']", f"not a name for this; allowed: {NAME}"),
     # files
     (
         "models: {b: {hf_config: resources/models/gpt3.json}}",
@@ -612,16 +655,30 @@ UNREADABLE = {
     "models: &a {x: *a}\n": "bad.yaml:1: models.x: an alias of itself",
     "a: 1\n---\nb: 2\n": "bad.yaml:2: not YAML: expected a single document in the stream, but found another document",
     "x: *foo\n": "bad.yaml:1: not YAML: found undefined alias",
+    "<<: [1]\n": "bad.yaml:1: ['<<']: merges no mapping; allowed: an alias of one, or a list",
+    "x: !!python/tuple [1]\n": "bad.yaml:1: x: the tag !!python/tuple is not read; leave it out",
+    "x: !mine 1\n": "bad.yaml:1: x: '1' is taken for !mine and is none; put text in quotes",
+    "x: 2024-99-99\n": "bad.yaml:1: x: '2024-99-99' is taken for !!timestamp and is none; put text in quotes",
+    "x: !!int ''\n": "bad.yaml:1: x: '' is taken for !!int and is none; put text in quotes",
+    f"x: 0x{'f' * 5000}\n": "bad.yaml:1: x: an integer of more than 100 digits",
 }
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@pytest.mark.parametrize("text", UNREADABLE, ids=range(len(UNREADABLE)))
 def test_unreadable_file(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     Path("bad.yaml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         config.read("bad.yaml")
     assert str(caught.value) == UNREADABLE[text]
+
+
+def test_aliases_of_aliases_end_with_a_message(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["a0: &a0 [1, 1]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
+    Path("bad.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match="more than 100000 values"):
+        config.read("bad.yaml")
 
 
 def test_missing_and_binary_files(tmp_path, monkeypatch):
@@ -644,6 +701,15 @@ CONFIG_JSON = {
     "[1]": "not a mapping; wanted is a model's config.json",
     '{"a": NaN}': "not JSON: NaN is not a finite number",
     '{"a": 1e999}': "not JSON: 1e999 is not a finite number",
+    '{"a": %s}' % ("9" * 5000): "not JSON: 99999999999999999999… is an integer of 5000 digits",
+    '{"model_type": "llama", "hidden_size": 8, "hidden_size": 16}': "hidden_size: given twice",
+    '{"model_type": "llama", "rms_norm_eps": 1e308, "rope_theta": "x"}': "rope_theta: 'x' is not a positive number",
+    '{"model_type": "llama", "rope_scaling": "x"}': "rope_scaling: 'x' is not a mapping",
+    '{"model_type": "llama", "hidden_act": ["silu"]}': "hidden_act: ['silu'] is not the name of an activation",
+    '{"model_type": "phi3", "partial_rotary_factor": null}': "partial_rotary_factor: None is not a number above 0 and",
+    '{"model_type": "gpt_neox", "rope_parameters": {"rotary_pct": 2}}': "rotary_pct: 2 is not a number above 0 and at most",
+    '{"model_type": "deepseek_v3", "topk_group": null}': "topk_group: None; allowed: an integer from 1 to 8",
+    '{"model_type": "deepseek_v3", "n_group": 2.5}': "n_group: 2.5; allowed: an integer from 1 to 256",
     "[" * 100000: "not JSON: ",
 }
 
@@ -675,6 +741,10 @@ def test_snakemake_shows_the_message_and_no_traceback(tmp_path):
         assert done.returncode != 0
         assert all(text.count(message) == 1 for message in messages), text
         assert "Traceback" not in text
+    (folder / "config.yaml").write_bytes(b"report:\n\ttitle: x\n")
+    done = snakemake(folder, "--dry-run")
+    assert done.returncode != 0
+    assert "config.yaml:2: not YAML: " in done.stdout + done.stderr
 
 
 WEIRD = (

@@ -236,6 +236,8 @@ def test_rules_of_deepseek():
     share = 6 * 37e9 * 14.8e12 / (2.79e6 * 3600 * 1.513e15)
     assert (round(100 * share, 2), round(100 * share * forward / rule, 1)) == (21.62, 7.2)
     assert rule == training_compute.formulas.rule_flops(parameters.totals(spec)[1], 32)
+    # Of scores and values, which 12LHQT takes as wide as the keys (128 + 64), though they are 128 wide.
+    assert given(spec, "training step", "6N + 12LHQT", 2, 16) - rule == 12 * 61 * 128 * (128 + 64) * 16 * (2 * 16)
 
 
 def test_every_expert_makes_a_mixture_larger():
@@ -304,6 +306,17 @@ def test_megatron_counts_no_router():
         shipped("mixtral-8x7b"), "forward pass", "no router", B, T
     )
     assert router == 2 * B * T * L * d * 8
+
+
+def test_megatron_counts_the_norms_of_a_latent():
+    """The same function with multi-latent attention, for DeepSeek-V3: each rank times (its maps + 1)."""
+    B, T, L, d, V, h, r_q, r_kv, nope, rope, d_v = 2, 512, 61, 7168, 129280, 128, 1536, 512, 128, 64, 128
+    maps = r_q * (d + h * (nope + rope) + 1) + r_kv * (d + h * (nope + d_v) + 1) + d * rope + h * d_v * d
+    attention = maps + T * h * (nope + rope + d_v) // 2
+    feedforward = 3 * d * (3 * 18432 + 58 * 2048 * (8 + 1))
+    megatron = 6 * B * T * (L * attention + feedforward + d * V)
+    ours = given(shipped("deepseek-v3"), "training step", "T²/2, no router", B, T)
+    assert megatron - ours == 6 * B * T * L * (r_q + r_kv)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-3-8b", "mixtral-8x7b"])

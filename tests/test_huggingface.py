@@ -331,6 +331,13 @@ def test_null_head_dim_is_as_absent():
         assert huggingface.read("m", {**config, "head_dim": None})[0] == huggingface.read("m", config)[0]
 
 
+def test_null_activation_is_as_absent():
+    """Published files of Gemma 1 have `hidden_activation: null` beside the name that its class reads."""
+    published = {"hidden_act": "gelu", "hidden_activation": None, "num_attention_heads": 16, "head_dim": 256}
+    spec, _ = huggingface.read("gemma-7b", {"model_type": "gemma", **published})
+    assert parameters.totals(spec)[0] == 8_537_680_896
+
+
 def test_defaults_are_named():
     """`{"model_type": "llama"}` alone is a 6.7B model: every figure of it is a default, and is called so."""
     spec, notes = huggingface.read("m", {"model_type": "llama"})

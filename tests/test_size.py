@@ -135,7 +135,12 @@ def test_its_recipes_are_those_of_the_config(monkeypatch, tmp_path, capsys):
         (None, [], "No such file"),
         ("{", [], "not JSON: Expecting"),
         ("[" * 100_000, [], "not JSON"),
-        ("[]", [], "not a JSON object"),
+        ("[]", [], "not a mapping"),
+        ('{"n_embd": 8, "n_embd": 16}', [], "n_embd: given twice"),
+        ('{"model_type": "%s"}' % ("x" * 100_000), [], "unknown model_type 'xxx"),
+        ('{"model_type": "gpt2", "layer_norm_epsilon": 1%s}' % ("0" * 400), [], "an integer of 401 digits"),
+        ('{"model_type": "gpt2"}', ["--cache-dtype", "int4-g²"], "unknown dtype 'int4-g²'"),
+        ('{"model_type": "gpt2"}', ["--batch", "9" * 400], "is not an integer from 1 to 999999999"),
         ('{"model_type": "x"}', [], "unknown model_type 'x'"),
         ('{"model_type": "gpt2", "n_layer": -3}', [], "n_layer"),
         ('{"model_type": "gpt2"}', ["--context", "5000"], "longer than the model's 1024"),
@@ -151,3 +156,14 @@ def test_bad_input_is_one_message(tmp_path, text, arguments, message):
     assert done.returncode != 0
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert len(done.stderr) < 2000
+
+
+def test_a_closed_pipe_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "transformer_ledger", "size", str(MODELS / "gpt2.json")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert done.stderr == ""

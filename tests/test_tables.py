@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from transformer_ledger import tables
+from transformer_ledger.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 COMPUTE = {"model": "m", "run": "r", "parameters": 70 * 10**9, "flops_6nd": 6_350_000_000_000_000_000_000_001}
@@ -145,3 +146,61 @@ def test_pandas_reads_a_table_without_a_helper(tmp_path):
     tables.write(path, "ledger/training_compute", [COMPUTE], {})
     assert int(pd.read_parquet(path)["flops_6nd"][0]) == COMPUTE["flops_6nd"]
     assert pq.read_schema(path).names == [column.name for column in tables.TABLES["ledger/training_compute"]]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "taken" / "by").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "taken", tmp_path / "file" / "below"):
+        with pytest.raises(tables.TableError, match=r"cannot be written \((Is a directory|File exists)\)"):
+            tables.write(path, "claims", [], {})
+        with pytest.raises(tables.TableError, match="cannot be written"):
+            tables.write_bytes(path, "text")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["by", "file", "taken"]
+
+
+WRONG_JOBS = {
+    ("ledger.parameters", "{bad", "x.parquet"): "--spec is not JSON: ",
+    ("ledger.parameters", "[]", "x.parquet"): "--spec has no mappings",
+    ("ledger.parameters", '{"settings": {}, "inputs": {}}', "x.parquet"): "missing a required argument: 'models'",
+    ("ledger.nope", '{"settings": {}, "inputs": {}}', "x.parquet"): "No module named 'transformer_ledger.ledger.nope'",
+    ("tables", '{"settings": {}, "inputs": {}}', "x.parquet"): "tables is no job",
+    (
+        "ledger.parameters",
+        '{"settings": {"models": {}}, "inputs": {}}',
+        "results/x.parquet",
+    ): "results/x.parquet: no such",
+    ("claims.table", '{"settings": {}, "inputs": {"results/a/b.parquet": ""}}', "x.parquet"): "b.parquet: missing",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_JOBS, ids=range(len(WRONG_JOBS)))
+def test_a_wrong_job_is_one_message(tmp_path, monkeypatch, capsys, case):
+    monkeypatch.chdir(tmp_path)
+    module, spec, output = case
+    try:
+        code = main([module, "--spec", spec, "--output", output])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code
+    assert WRONG_JOBS[case] in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_little_memory_is_one_message(tmp_path):
+    settings = {"d_model": 8, "heads": 1, "batch": 4096, "length": 65536, "repeats": 3, "seed": 0}  # 64 TiB of scores
+    spec = json.dumps({"settings": settings, "inputs": {}})
+    command = [
+        sys.executable,
+        "-m",
+        "transformer_ledger",
+        "timing.matmul_scaling",
+        "--spec",
+        spec,
+        "--output",
+        "x.parquet",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("timing.matmul_scaling: not enough memory for its settings; make their sizes smaller\n")

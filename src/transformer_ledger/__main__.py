@@ -10,6 +10,9 @@ import argparse
 import importlib
 import inspect
 import json
+import os
+import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,10 @@ def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any
         if kind in accepted:
             own = [path for path in read if Path(path).parts[1].removesuffix(".parquet") == kind]
             given[kind] = {Path(path).stem: tables.read(path) for path in own}
+    try:
+        inspect.signature(function).bind(**settings, **given)
+    except TypeError as error:
+        raise tables.TableError(f"--spec: settings: {error}") from None
     return function(**settings, **given)
 
 
@@ -60,9 +67,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--spec", required=True, help="the job's canonical JSON")
     parser.add_argument("--output", nargs="+", required=True, help="files to write")
     options = parser.parse_args(arguments)
-    spec = json.loads(options.spec)
+    try:
+        spec = json.loads(options.spec)
+    except (ValueError, RecursionError) as error:
+        parser.error(f"--spec is not JSON: {error}")
+    if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("settings", "inputs")):
+        parser.error("--spec has no mappings `settings` and `inputs`")
     try:
         module = importlib.import_module(f"transformer_ledger.{options.module}")
+        if not hasattr(module, "compute"):
+            parser.error(f"{options.module} is no job: it has no compute()")
         made = _call(module.compute, spec["settings"], spec["inputs"])
         for path in options.output:
             name = path.removeprefix("results/").removesuffix(".parquet")
@@ -70,12 +84,31 @@ def main(arguments: list[str] | None = None) -> int:
                 tables.write_bytes(path, made[path] if isinstance(made, dict) else made)
                 continue
             kind = name if name in tables.TABLES else name.split("/")[0]
+            if kind not in tables.TABLES:
+                raise tables.TableError(f"{path}: no such table; known: {', '.join(tables.TABLES)}")
             tables.write(path, kind, made[name] if isinstance(made, dict) else made, spec)
+    except ModuleNotFoundError as error:
+        print(f"{options.module}: {error}", file=sys.stderr)
+        return 1
     except tables.TableError as error:
         print(error, file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):  # torch's way to say it
+            raise
+        print(f"{options.module}: not enough memory for its settings; make their sizes smaller", file=sys.stderr)
         return 1
     return 0
 
 
+def _within_memory() -> None:
+    """Make what the machine's memory cannot hold fail here, with a message: else the kernel ends some process or other."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), soft, hard]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limit for limit in limits if limit != resource.RLIM_INFINITY), hard))
+
+
 if __name__ == "__main__":
+    _within_memory()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
     sys.exit(main())

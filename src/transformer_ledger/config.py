@@ -20,19 +20,27 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from transformer_ledger import huggingface
+from transformer_ledger.ledger.parameters import totals
 from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 
 SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 COMMAND_LINE = "--config"
+TRAINED = 10**9  # parameters of the checkpoint that is trained on this machine: 16 bytes each, and days
 Key = tuple[str | int, ...]  # path of a value: keys of mappings, positions in lists
 Schema = Mapping[str, Any]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # shown as it is
-_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]+([eE][-+]?[0-9]{1,3})?")
+_NUMBER = re.compile(
+    r"[-+]?(0|[1-9][0-9]{0,99})(\.[0-9]{0,99})?([eE][-+]?[0-9]{1,3})?|[-+]?\.[0-9]{1,99}([eE][-+]?[0-9]{1,3})?"
+)
 _OLD_INTEGER = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-9_]+)+)")  # octal and base 60 in YAML 1.1
+_DIGITS = 100  # of an integer; Python refuses to print far longer ones
+_VALUES = 100_000  # of a file: aliases of aliases are soon more than any memory holds
+_TAG = "tag:yaml.org,2002:"
+_HOLDERS = ("map", "seq", "set", "omap", "pairs")
 _NULLS = ("", "~", "null", "Null", "NULL")
 _BOOLEANS = {"true": True, "false": False}
 
@@ -205,10 +213,24 @@ def _walk(
         problems.append((line, f"{dotted(key)}: an alias of itself"))
         return
     above = above | {id(node)}
+    if len(places) > _VALUES:
+        raise ConfigError(f"{name}:{line}: {dotted(key)}: more than {_VALUES} values up to here; what repeats aliases?")
     if isinstance(node, yaml.ScalarNode):
+        if node.tag.endswith(":int") and len(node.value) > _DIGITS:
+            problems.append((line, f"{dotted(key)}: an integer of more than {_DIGITS} digits"))
+            return
+        try:  # 2024-99-99, !!int x, !!float x, !!bool x, !mine x
+            loader.construct_object(node)
+        except (ValueError, LookupError, AttributeError, yaml.YAMLError):
+            meant = f"{node.value!r} is taken for {node.tag.replace(_TAG, '!!')} and is none"
+            problems.append((line, f"{dotted(key)}: {meant}; put text in quotes"))
+            return
         if node.tag.endswith(":int") and _OLD_INTEGER.fullmatch(node.value):
             meant = f"{node.value} means {loader.construct_object(node)} in YAML 1.1"
             problems.append((line, f"{dotted(key)}: {meant}; write the number meant plainly"))
+        return
+    if node.tag.removeprefix(_TAG) not in _HOLDERS:
+        problems.append((line, f"{dotted(key)}: the tag {node.tag.replace(_TAG, '!!')} is not read; leave it out"))
         return
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
@@ -222,6 +244,11 @@ def _walk(
         if key_node.tag.endswith(":merge"):  # <<: *shared, whose keys yield to those written here
             for shared in value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]:
                 merged: dict[Key, Place] = {}
+                if not isinstance(shared, yaml.MappingNode):
+                    problems.append(
+                        (line, f"{dotted((*key, '<<'))}: merges no mapping; allowed: an alias of one, or a list")
+                    )
+                    break
                 _walk(loader, shared, key, name, merged, problems, above)
                 for below, place in merged.items():
                     places.setdefault(below, place)
@@ -242,6 +269,15 @@ def _walk(
 
 def _plain(node: yaml.Node) -> str | None:
     return str(node.value) if isinstance(node, yaml.ScalarNode) and not node.style else None
+
+
+def _pattern(validator: Any, pattern: str, value: Any, part: Schema) -> Iterator[ValidationError]:
+    """The keyword `pattern`: to a schema `$` is the end, to Python's re also the line break before it."""
+    if isinstance(value, str) and not re.fullmatch(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+_Validator = validators.extend(Draft202012Validator, {"pattern": _pattern})
 
 
 @cache
@@ -314,7 +350,7 @@ def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
             value = number.numerator if number.denominator == 1 else float(number)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         problems.add(key, f"{value} is not a finite number; allowed: {allowed(part)}")
         return value
     if "integer" in types and isinstance(value, float) and value.is_integer():
@@ -419,7 +455,7 @@ def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
     """Add what the schema finds in the normalised config."""
     # A misspelt key comes before the key that is missing for it.
     ranks = {"additionalProperties": 0, "required": 2, "oneOf": 2}
-    errors = Draft202012Validator(schema()).iter_errors(config)
+    errors = _Validator(schema()).iter_errors(config)
     for error in sorted(errors, key=lambda error: ranks.get(str(error.validator), 1)):
         key: Key = tuple(error.absolute_path)
         part = resolved(error.schema)
@@ -539,6 +575,7 @@ def _partition(blocks: Sequence[Sequence[int]], scores: Sequence[Any]) -> bool:
 # How a value (or each item of a list) must fit another key's value: the test, and the wording of what is allowed.
 _ITEM_RELATIONS = {
     "x-divides": (lambda a, b: b % a == 0, "a divisor of"),
+    "x-multiple-of": (lambda a, b: a % b == 0, "a multiple of"),
     "x-at-most": (lambda a, b: a <= b, "at most"),
     "x-below": (lambda a, b: a < b, "below"),
     "x-among": (lambda a, b: a in b, "one of"),
@@ -617,15 +654,8 @@ def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str
 
 def _json(path: str) -> dict[str, Any]:
     """The mapping in a JSON file. Raises ModelError where it is missing or something else."""
-
-    def finite(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise ValueError(f"{text} is not a finite number")
-        return value
-
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=finite, parse_constant=finite)
+        return huggingface.parsed(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         known = sorted(str(file) for file in Path(path).parent.glob("*.json"))
         raise ModelError("", f"no such file{_named(path, known) if known else ''}") from None
@@ -633,11 +663,6 @@ def _json(path: str) -> dict[str, Any]:
         raise ModelError("", (error.strerror or str(error)).lower()) from None
     except UnicodeDecodeError:
         raise ModelError("", "not a text file; wanted is a model's config.json") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError("", f"not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ModelError("", "not a mapping; wanted is a model's config.json")
-    return data
 
 
 def _within(spec: ModelSpec) -> None:
@@ -665,6 +690,43 @@ def _contexts(config: Mapping[str, Any], problems: _Problems) -> None:
             )
 
 
+def _studies(config: Mapping[str, Any], problems: _Problems) -> None:
+    """What is trained must fit its model, and what is done to the checkpoint must fit that."""
+
+    def hold(key: Key, value: int, fits: bool, allowed: str) -> None:
+        if not fits and not problems.concerns(key):
+            problems.add(key, f"{value} does not fit; allowed: {allowed}")
+
+    study = {name: part for name, part in config["study"].items() if not problems.concerns(("study", name))}
+    for name in {"checkpoint", "extension"} & set(study):
+        model, source, key = study[name]["models"][0], study[name]["source"], ("study", name)
+        spec = config["models"][model].get("spec")
+        if spec is None:
+            continue
+        sizes = study[name].get("sizes", spec)
+        tokens = source["symbols"] + source["keys"] + source["values"] + source["keys"] * source["values"]
+        words = f"symbols + keys + values + keys · values at most the vocabulary, {sizes['vocabulary']}"
+        hold((*key, "source"), tokens, tokens <= sizes["vocabulary"], words)
+        length, context = study[name]["programme"]["length"], sizes["context"]
+        hold((*key, "programme", "length"), length, length <= context, f"at most {context}, the model's context")
+        if name == "extension":
+            continue
+        count = totals(ModelSpec.from_json(spec))[0]
+        hold((*key, "models", 0), count, count <= TRAINED, f"{TRAINED} parameters to be trained here, {model} has more")
+        heads, held_out = spec["layers"][0][1]["attention"]["kv_heads"], study[name]["held_out_data"]["sequences"]
+        for kind, job in (("study", "classification"), ("verification", "checkpoint")):
+            use = config[kind].get(job)
+            if use is None or problems.concerns((kind, job)):
+                continue
+            given = {"kv_heads": use["kv_heads"], "equal": use.get("equal", heads)}
+            for part, value in given.items():
+                for number in value if isinstance(value, list) else [value]:
+                    hold((kind, job, part), number, heads % number == 0, f"the divisors of {model}'s {heads}")
+            for part, most in (("tokens", length), ("sequences", held_out)):
+                value = use["bounded"][part]
+                hold((kind, job, "bounded", part), value, value <= most, f"at most {most}, as in study.checkpoint")
+
+
 def load(
     config: Mapping[str, Any], files: Sequence[str | Path], arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -688,6 +750,7 @@ def load(
             if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
                 normal["models"][name] = made
         _contexts(normal, problems)
+        _studies(normal, problems)
     problems.stop()
     return dict(normal)
 

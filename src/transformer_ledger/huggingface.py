@@ -6,7 +6,9 @@ Whatever decides a tensor or a product is either read, or defaulted and named in
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelError, ModelSpec, runs
 
 LARGEST = 2**31 - 1
+DIGITS = 100  # of an integer; Python refuses to read far longer ones
 MOST_LAYERS = 10_000
 
 # Keys for which null is a value: no window, no projection of the query, as many as there are attention heads.
@@ -96,7 +99,7 @@ class Keys:
         name, value = self._find(names)
         if value is None:
             return float(self.default(name, default))
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
             raise ModelError(name, f"{value!r} is not a positive number")
         return float(value)
 
@@ -595,14 +598,15 @@ class Deepseek:
     n_group: int  # groups that experts are chosen in; 0: only where topk_method says so
     head_dim: bool  # whether a head_dim is followed, which must then be the rotated width
     divides: bool  # whether the heads must divide the width
+    topk_group: int | None  # groups that a token is routed in
 
 
 DEEPSEEK = {
     "deepseek_v2": Deepseek(
-        102400, 4096, 11008, 1407, 32, 32, 2, 64, None, 0, 2048, "num_experts", None, 0, False, True
+        102400, 4096, 11008, 1407, 32, 32, 2, 64, None, 0, 2048, "num_experts", None, 0, False, True, None
     ),
     "deepseek_v3": Deepseek(
-        129280, 7168, 18432, 2048, 61, 128, 1, 256, 8, 3, 4096, "num_local_experts", 128, 8, True, False
+        129280, 7168, 18432, 2048, 61, 128, 1, 256, 8, 3, 4096, "num_local_experts", 128, 8, True, False, 4
     ),
 }
 
@@ -645,6 +649,10 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
     E = keys.integer(("n_routed_experts", family.experts), family.n_routed_experts)
     k = keys.integer("num_experts_per_tok", family.num_experts_per_tok)
     _top_k(k, E)
+    n_group, chosen = (keys.config.get(name, getattr(family, name)) for name in ("n_group", "topk_group"))
+    for name, value, most in (("n_group", n_group, E), ("topk_group", chosen, n_group)):
+        if n_group and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            raise ModelError(name, f"{value!r}; allowed: an integer from 1 to {most}")
     if family.n_group or keys.config.get("topk_method") == "group_limited_greedy":
         groups = keys.integer("n_group", family.n_group or None)
         if E % groups or E // groups < 2:
@@ -706,16 +714,71 @@ def _no_other_window(keys: Keys, spec: ModelSpec, kind: str) -> None:
             )
 
 
+# Keys that decide no size here, but what transformers makes of the file: they must be of the right kind to be handed on.
+_MAPPINGS = ("rope_scaling", "rope_parameters")
+_NAMES = ("hidden_act", "hidden_activation", "activation_function", "activation")
+_SHARES = ("partial_rotary_factor", "rotary_pct")  # of a head's width
+
+
+def _sound(config: Mapping[str, Any]) -> None:
+    """Refuse values that no reader of the file could use."""
+    for name in _MAPPINGS:
+        if not isinstance(config.get(name) or {}, dict):
+            raise ModelError(name, f"{config[name]!r} is not a mapping")
+    for name in _NAMES:
+        if not isinstance(config.get(name, ""), str | None):  # null in Gemma 1's files, which name it otherwise
+            raise ModelError(name, f"{config[name]!r} is not the name of an activation")
+    for part in (config, *(config.get(name) or {} for name in _MAPPINGS)):
+        for name in _SHARES:
+            share = part.get(name, 1)
+            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+                raise ModelError(name, f"{share!r} is not a number above 0 and at most 1")
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The mapping that a config.json holds.
+
+    Raises ModelError where the text is no JSON, or another value, has a key twice, or a number that none could use.
+    """
+
+    def finite(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text} is not a finite number")
+        return value
+
+    def whole(text: str) -> int:
+        if len(text) > DIGITS:
+            raise ValueError(f"{text[:20]}… is an integer of {len(text)} digits; at most {DIGITS} are read")
+        return int(text)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ModelError(key, "given twice")
+            found[key] = value
+        return found
+
+    try:
+        data = json.loads(text, parse_float=finite, parse_constant=finite, parse_int=whole, object_pairs_hook=once)
+    except ModelError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ModelError("", f"not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ModelError("", "not a mapping; wanted is a model's config.json")
+    return data
+
+
 def read(name: str, config: dict[str, Any]) -> tuple[ModelSpec, list[str]]:
     """The spec that a `config.json` describes, and one note for each value that the file does not state.
 
     Raises ModelError with the offending key where the family is unknown, or a value is of a wrong type, out of range,
     at odds with another, or asks for something that the ledgers do not count.
     """
-    if not isinstance(config, dict):
-        raise ModelError("", "not a JSON object")
     notes: list[str] = []
     keys = Keys(text_part(config, notes), notes)
+    _sound(keys.config)
     kind = keys.config.get("model_type")
     if not isinstance(kind, str):
         raise ModelError("model_type", f"missing or no name; known: {', '.join(KNOWN)}")

@@ -13,10 +13,13 @@ from typing import Any
 
 
 class ModelError(ValueError):
-    """A description that cannot be a decoder. `key` is the offending key, relative to the model's own entry."""
+    """A description that cannot be a decoder. `key` is the offending key, relative to the model's own entry.
+
+    A long message, which quotes a long value, is cut in its middle.
+    """
 
     def __init__(self, key: str, message: str):
-        super().__init__(message)
+        super().__init__(message if len(message) <= 600 else f"{message[:300]} … {message[-300:]}")
         self.key = key
 
 

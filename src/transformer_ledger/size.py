@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -143,16 +144,9 @@ def text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines + [f"defaulted: {note}" for note in found["defaulted"]])
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
-
-
-def _at_least_one(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not an integer from 1")
+def _positive(value: str) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,8}", value):
+        raise argparse.ArgumentTypeError(f"{value[:40]!r} is not an integer from 1 to 999999999")
     return int(value)
 
 
@@ -165,8 +159,8 @@ def main(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("config", type=Path, help="a Hugging Face config.json")
-    parser.add_argument("--batch", type=_at_least_one, default=1, help="sequences (default: 1)")
-    parser.add_argument("--context", type=_at_least_one, help="positions of each (default: 4096, or the model's fewer)")
+    parser.add_argument("--batch", type=_positive, default=1, help="sequences (default: 1)")
+    parser.add_argument("--context", type=_positive, help="positions of each (default: 4096, or the model's fewer)")
     parser.add_argument("--dtype", default="bf16", help="of the weights (default: bf16)")
     parser.add_argument(
         "--cache-dtype", default="bf16", help="of the cache: bf16, fp8, int8, int4-g64 … (default: bf16)"
@@ -180,9 +174,7 @@ def main(arguments: list[str]) -> int:
         return 1
 
     try:
-        raw = _parsed(options.config.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict):
-            raise ValueError("not a JSON object")
+        raw = huggingface.parsed(options.config.read_text(encoding="utf-8-sig"))
         spec, notes = huggingface.read(options.config.stem, raw)
         context = options.context or min(4096, spec.context)
         if context > spec.context:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         case | string | | what was timed, with its sizes
         part | string | | what runs: a product, a norm, a kernel
         flops | decimal128(38,0) | FLOP | operations, written down before the measurement
-        bytes_moved | int64 | byte | inputs read and outputs written once, written down before the measurement
+        bytes_moved | int64 | byte | inputs read and outputs written once, planes of scores as often as they are; written down before the measurement
         flops_per_byte | float64 | FLOP/byte | arithmetic intensity
         peak_flops_per_second | float64 | FLOP/s | best rate of a large matrix product on this machine, same threads
         peak_bytes_per_second | float64 | byte/s | best rate of a large copy on this machine, same threads
@@ -342,10 +343,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         logits | string | | ordinary or peaky (scores so many times larger)
         method | string | | naive, blocked (ours) or fused (torch's kernel)
         tensor | string | | output, dq, dk or dv
-        relative_rms_error | float64 | | root mean square distance from fp64, over the root mean square of the fp64 values
+        relative_rms_error | float64 | | root mean square distance from fp64, over the root mean square of the fp64 values; null where these are 0
         largest_error | float64 | | largest distance from fp64
         largest_value | float64 | | largest fp64 value
-        ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel
+        ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel; null where that is 0
     """),
     "study/extension": _columns("""
         variant | string | | base, rope, gqa, rmsnorm, gated or modern (all four)
@@ -445,6 +446,20 @@ def _array(values: list[Any], column: Column) -> pa.Array:
     return pa.Array.from_buffers(TYPES[kind], count, [pa.py_buffer(buffer) for buffer in (valid.tobytes(), *buffers)])
 
 
+@contextlib.contextmanager
+def _at_one_stroke(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its place when all is written. Where that fails, TableError, and nothing is left."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise TableError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
 def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metadata: Mapping[str, Any]) -> None:
     """Write `rows` as `table` to `path` at one stroke (temporary file, then rename).
 
@@ -460,19 +475,14 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
     arrays = [_array([_value(row.get(column.name), column, str(path)) for row in rows], column) for column in columns]
     text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     full = pa.Table.from_arrays(arrays, schema=schema(table).with_metadata({METADATA_KEY: text.encode()}))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    pq.write_table(full, partial, compression="zstd", write_page_checksum=True)
-    os.replace(partial, path)
+    with _at_one_stroke(path) as partial:
+        pq.write_table(full, partial, compression="zstd", write_page_checksum=True)
 
 
 def write_bytes(path: str | Path, content: bytes | str) -> None:
     """Write a file that is no table at one stroke, as `write` does."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(partial, path)
+    with _at_one_stroke(Path(path)) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _open(path: str | Path) -> pa.Table:

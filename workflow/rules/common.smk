@@ -13,7 +13,17 @@ for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).pare
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 from transformer_ledger import jobs
-from transformer_ledger.config import ConfigError, load, sources
+from transformer_ledger.config import ConfigError, load, read, sources
+
+try:
+    if Path("config.yaml").exists():
+        read("config.yaml")  # Snakemake would not say in which line it is wrong
+except ConfigError as error:
+    sys.exit(f"{error}")
+
+
+configfile: "config.yaml"
+
 
 try:
     settings = load(config, *sources(workflow))

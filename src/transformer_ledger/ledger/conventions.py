@@ -87,7 +87,7 @@ def narrowed(spec: ModelSpec) -> ModelSpec:
 
 
 def _is_narrowed(spec: ModelSpec) -> bool:
-    return narrowed(spec) != spec
+    return narrowed(spec) != spec and all(layer.attention.heads <= spec.d_model for _, layer in spec.layers)
 
 
 def _one_expert(spec: ModelSpec) -> ModelSpec:
@@ -393,7 +393,7 @@ CONVENTIONS = (
     Convention(
         "forward pass",
         "2N + attention",
-        "2 FLOPs for each active non-embedding parameter and token, and half of all pairs; no head.",
+        "2 FLOPs for each active non-embedding parameter and token, and half of all pairs, values as wide as keys; no head.",
         lambda spec, B, T: (
             int(formulas.rule_forward(B, T, _non_embedding(spec)[1]))
             + _attention_term(spec, B, T, formulas.kaplan_attention)
@@ -492,7 +492,7 @@ CONVENTIONS = (
         "T²/2, no router",
         "3 × a forward pass over half of all pairs, windows and router ignored.",
         lambda spec, B, T: int(training(_half(spec, B, T, windowed=False) - _of(spec, B, T, "router"))),
-        MEGATRON,
+        f"{MEGATRON}, which for a latent adds 6 FLOPs for each weight of its norms",
     ),
     Convention(
         "training step",
@@ -525,7 +525,7 @@ CONVENTIONS = (
     Convention(
         "training step",
         "6N + 12LHQT",
-        "6 FLOPs for each active parameter and token, and every query against every key.",
+        "6 FLOPs for each active parameter and token, and every query against every key, values as wide as keys.",
         lambda spec, B, T: (
             int(rule_flops(totals(spec)[1], B * T)) + _attention_term(spec, B, T, formulas.palm_attention)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 BITS = {"fp64": 64, "fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4, "int2": 2}
@@ -14,7 +15,7 @@ def split(dtype: str) -> tuple[Fraction, int]:
     Raises ValueError for a name that is neither a key of BITS nor one of its integer types with -g and a group size.
     """
     name, grouped, group = dtype.partition("-g")
-    if name not in BITS or (grouped and not (name.startswith("int") and group.isdigit() and int(group))):
+    if name not in BITS or (grouped and not (name.startswith("int") and re.fullmatch("[1-9][0-9]{0,5}", group))):
         raise ValueError(
             f"unknown dtype {dtype!r}; known: {', '.join(BITS)}, and int8, int4, int2 in groups as int4-g64"
         )

@@ -64,6 +64,11 @@ def drawn(seed: int, heads: int, kv_heads: int, length: int, head_dim: int, dtyp
     return [x.to(DTYPES[dtype]) for x in (q * scale, k, v, grad)]
 
 
+def _ratio(over: float | None, under: float | None) -> float | None:
+    """None where there is nothing to divide by: one key leaves no gradient to its score, and the kernel no error."""
+    return over / under if under and over is not None else None
+
+
 def compute(
     cases: Sequence[Mapping[str, Any]],
     heads: int,
@@ -93,7 +98,7 @@ def compute(
                 for tensor, wanted, *got in zip(TENSORS, exact, *ran.values(), strict=True):
                     off = {method: x.double() - wanted for method, x in zip(ran, got, strict=True)}
                     size = float(wanted.square().mean().sqrt())
-                    error = {method: float(x.square().mean().sqrt()) / size for method, x in off.items()}
+                    error = {method: _ratio(float(x.square().mean().sqrt()), size) for method, x in off.items()}
                     found += [
                         {
                             "case": name,
@@ -105,7 +110,7 @@ def compute(
                             "relative_rms_error": error[method],
                             "largest_error": float(off[method].abs().max()),
                             "largest_value": float(wanted.abs().max()),
-                            "ratio_to_fused": error[method] / error["fused"],
+                            "ratio_to_fused": _ratio(error[method], error["fused"]),
                         }
                         for method in ran
                     ]
