@@ -43,5 +43,5 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 	pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/results.stamp
 
-dictionary:
+dictionary: $(VENV)/results.stamp
 	python -c "from transformer_ledger import tables; p = 'results/README.md'; t = open(p).read(); m = '## Data dictionary\n\n'; open(p, 'w').write(t[: t.index(m) + len(m)] + tables.dictionary())"

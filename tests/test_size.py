@@ -167,3 +167,13 @@ def test_a_closed_pipe_is_no_error():
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert done.stderr == ""
+
+
+def test_says_what_it_sized_and_what_may_have_been_meant():
+    lines = run("-m", "transformer_ledger", "size", "resources/models/gpt-oss-20b.json", "--batch", "32").stdout
+    assert lines.splitlines()[0] == "gpt-oss-20b: 32 × 4,096 tokens, weights bf16, cache bf16"
+    given = {"model": "gpt2", "batch": 1, "context": 1024, "dtype": "bf16", "cache_dtype": "bf16"}
+    assert found("gpt2")["input"] == given
+    done = run("-m", "transformer_ledger", "size", "resources/models/gpt-oss.json")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("did you mean resources/models/gpt-oss-20b.json?")

@@ -189,6 +189,12 @@ def test_scale_alone_can_confirm(counted: dict[str, Rows]) -> None:
     assert _verdicts(_rule(only, llama_2_7b=spec))["A8.4"] == "confirmed"
 
 
+def test_a_small_model_says_nothing_about_llamas_scale(counted: dict[str, Rows]) -> None:
+    spec = from_architecture("llama-2-7b", _llama(4, 64, 4, 2, 168, 56))
+    only = {"section-7": counted["section-7"], "llama-2-7b": _counted(spec)}
+    assert _verdicts(_rule(only, llama_2_7b=spec))["A8.4"] == "not applicable"
+
+
 def test_training_compute(trained: dict[str, Rows]) -> None:
     rows = training_compute.compute(**SETTINGS, execution=trained)
     assert _verdicts(rows) == RIGHT_COMPUTE

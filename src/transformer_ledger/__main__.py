@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
 KINDS = ("execution", "ledger", "verification", "experiment", "timing", "study", "claims")
 
 
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(importlib.import_module("transformer_ledger.size").main(arguments[1:]))
     from transformer_ledger import tables  # here and above: `size` needs none, and would wait for it
 
-    parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__)
+    parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__, epilog=SIZE)
     parser.add_argument("module", help="module of the job, as ledger.parameters or verification.head_count")
     parser.add_argument("--spec", required=True, help="the job's canonical JSON")
     parser.add_argument("--output", nargs="+", required=True, help="files to write")

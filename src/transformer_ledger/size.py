@@ -6,6 +6,7 @@ The same closed forms as the ledgers, and with --execute the same executed model
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import re
 import sys
@@ -21,12 +22,14 @@ from transformer_ledger.ledger import agreement, fit, kv_cache, matmul, paramete
 from transformer_ledger.model import ModelError, ModelSpec
 
 CONFIG = Path(__file__).resolve().parents[2] / "config.yaml"
+MODELS = CONFIG.parent / "resources" / "models"  # the shipped files
 EXAMPLE = """example:
   python -m transformer_ledger size resources/models/gpt-oss-20b.json --batch 32 --context 8192 --cache-dtype fp8
 
 Bytes and FLOPs are exact. `active` leaves out the experts that a token is not routed to. Of the cache, `bytes` is what
-attention can still read (`needed`), `reserved_bytes` the full length in every layer. Forward FLOPs are those of a dense
-kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml counts its state
+attention can still read (`needed`), `bytes_per_token` what the last token of the context adds to it in one sequence (a
+full window adds nothing), `reserved_bytes` the full length in every layer. Forward FLOPs are those of a dense kernel;
+`causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml counts its state
 once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations."""
 
 
@@ -72,6 +75,13 @@ def sizes(spec: ModelSpec, notes: list[str], batch: int, context: int, dtype: st
         return matmul.total(spec, batch, context, phase, convention)
 
     return {
+        "input": {
+            "model": spec.name,
+            "batch": batch,
+            "context": context,
+            "dtype": dtype,
+            "cache_dtype": cache_dtype,
+        },
         "parameters": {
             "total": total,
             "active": active,
@@ -131,9 +141,12 @@ def _lines(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """The sizes as lines of `name value`, integers grouped, large ones also in a larger unit."""
+    """The sizes as lines of `name value`, integers grouped, large ones also in a larger unit; first what they are of."""
+    given = found["input"]
+    first = "{model}: {batch:,} × {context:,} tokens, weights {dtype}, cache {cache_dtype}".format(**given)
     alone = {name: {"bytes": held["bytes"]} for name, held in found["training_state"].items() if held["devices"] == 1}
-    named = list(_lines({**found, "training_state": {**found["training_state"], **alone}}))
+    numbers = {name: value for name, value in found.items() if name != "input"}
+    named = list(_lines({**numbers, "training_state": {**found["training_state"], **alone}}))
     wide, digits = max(len(name) for name, _ in named), max(len(f"{value:,}") for _, value in named)
     lines = [f"{name:{wide}}  {value:{digits},}  {_readable(name, value)}".rstrip() for name, value in named]
     for row in found.get("executed", []):
@@ -141,7 +154,14 @@ def text(found: Mapping[str, Any]) -> str:
         lines.append(
             f"executed by {row['implementation']}: {where} {row['executed']:,}, difference {row['difference']:,}"
         )
-    return "\n".join(lines + [f"defaulted: {note}" for note in found["defaulted"]])
+    return "\n".join([first, *(f"defaulted: {note}" for note in found["defaulted"]), *lines])
+
+
+def _near(path: Path) -> str:
+    """A file that may have been meant, among the shipped ones and those in its folder; none where it is there itself."""
+    files = {file.stem: file for folder in (MODELS, path.parent) for file in sorted(folder.glob("*.json"))}
+    found = [] if path.exists() else difflib.get_close_matches(path.stem, files, 1)
+    return f"; did you mean {files[found[0]]}?" if found else ""
 
 
 def _positive(value: str) -> int:
@@ -192,7 +212,7 @@ def main(arguments: list[str]) -> int:
     except UnicodeDecodeError:
         return wrong("not a text file")
     except OSError as error:
-        return wrong(error.strerror or error)
+        return wrong(f"{error.strerror or error}{_near(options.config)}")
     except ValueError as error:
         return wrong(error)
     print(json.dumps(found, indent=1, ensure_ascii=False) if options.json else text(found))

@@ -135,7 +135,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
         policy | string | | needed (what attention can still read), reserved (full length in every layer), or dynamic and static (what transformers' two caches hold, where that is something else)
         formula | string | | formula of one layer's bytes, printed from the function that computed it
-        bytes_per_token | int64 | byte/token | growth for one more token of one sequence
+        bytes_per_token | int64 | byte/token | what the last token of the context adds in one sequence; a full window adds nothing
         bytes | int64 | byte | in all layers
         ratio_to_mha | float64 | | bytes divided by those of as many key/value heads as query heads
         executed_bytes | int64 | byte | size of the real cache tensors' storage
