@@ -84,7 +84,10 @@ RECIPES = {
 }
 WORKLOADS = {"b1-t128": {"batch": 1, "context": 128}, "b1-t4096": {"batch": 1, "context": 4096}}
 CACHE_DTYPES = ["bf16", "int4-g64"]
-DEVICES = {"small-24gb": 24 * 10**9, "large-192gb": 192 * 10**9}
+DEVICES = {
+    name: {"memory_bytes": size, "reserve": 0.1}
+    for name, size in (("large-192gb", 192 * 10**9), ("small-24gb", 24 * 10**9))
+}
 LARGEST = dict.fromkeys(
     ("d_model", "kv_heads", "group", "head_dim", "rank", "d_ff", "experts", "vocabulary", "window"), 4
 )
@@ -327,7 +330,7 @@ def tables() -> dict[str, Any]:
             _row("ledger/fit", **row)
             for row in fit.compute(
                 described,
-                {name: {"memory_bytes": size, "reserve": 0.1} for name, size in DEVICES.items()},
+                DEVICES,
                 ["bf16"],
                 WORKLOADS,
                 CACHE_DTYPES,
@@ -347,6 +350,7 @@ def tables() -> dict[str, Any]:
         },
         "recipes": RECIPES,
         "cache_dtypes": CACHE_DTYPES,
+        "devices": DEVICES,
         "report": {"title": "Transformer Ledger", "whatif": {"model": "llama-3-8b"}},
         "verification": {"made_up": measured},
         "claims": {"claims": claims_table.compute(verification={"made_up": measured})},
@@ -371,4 +375,4 @@ def tables() -> dict[str, Any]:
     }
 
 
-__all__ = ["ARCHITECTURES", "CACHE_DTYPES", "HOSTILE", "RECIPES", "models", "tables", "text_a", "text_b"]
+__all__ = ["ARCHITECTURES", "CACHE_DTYPES", "DEVICES", "HOSTILE", "RECIPES", "models", "tables", "text_a", "text_b"]

@@ -11,7 +11,7 @@ import report_tables
 from test_report import CACHES, recipes, shipped, states
 
 from transformer_ledger.formulas import training_compute
-from transformer_ledger.ledger import kv_cache, training_state
+from transformer_ledger.ledger import fit, kv_cache, training_state
 from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import page as report
@@ -238,6 +238,56 @@ def test_a_setting_is_in_the_address_and_comes_back(opened):
     assert again.locator(".exact-count").inner_text() == page.locator(".exact-count").inner_text()
     broken = opened("#what-if?model=nobody&L=-3&d=x&recipe=%3Cscript%3E&h=1e9")
     assert broken.locator(".exact-count").inner_text() == "8,030,261,248"
+
+
+def test_calculator_opens_on_the_smallest_device_of_what_fits(opened):
+    page = opened("#what-if")
+    assert (page.input_value("#knob-M"), page.input_value("#knob-P")) == ("24", "10")
+    room = f"{fit.available(report_tables.DEVICES['small-24gb']):,} bytes"
+    results = page.locator(".results")
+    assert "24 GB less 10 % reserve: 21.6 GB" in results.inner_text()
+    assert results.locator(f"span[title='{room}']").count() == 1
+    page.locator("#knob-P").fill("0")
+    assert "24 GB less 0 % reserve: 24 GB" in results.inner_text()
+    assert "P=0" in page.evaluate("location.hash")
+    page.locator("#knob-P").fill("100")
+    assert "reserve: 100 is not a percentage below 100" in results.inner_text()
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "teaching"])
+def test_calculator_says_what_a_recipe_divides(opened, model):
+    page = opened(f"#what-if?model={model}")
+    assert page.input_value("#knob-G") == ("16000" if model == "llama-3-8b" else "1")  # those of a training run
+    assert "each device holds all of it: this recipe divides nothing" in page.locator(".results").inner_text()
+    page.select_option("#knob-recipe", "zero-3")
+    page.locator("#knob-G").fill("8")
+    assert "on each of 8 devices, divided by ZeRO stage 3" in page.locator(".results").inner_text()
+
+
+def test_the_address_takes_words_and_says_what_it_does_not_know(opened):
+    page = opened("#what-if?model=experts&batch=32&context=8192&memory=80.5&reserve=12.5")
+    shown = {name: page.input_value(f"#knob-{name}") for name in ("model", "B", "T", "M", "P")}
+    assert shown == {"model": "experts", "B": "32", "T": "8192", "M": "80.5", "P": "12.5"}
+    assert page.locator(".problem").count() == 0
+    page.locator("#knob-L").fill("33")
+    hash_ = page.evaluate("location.hash")
+    assert {"B=32", "T=8192", "M=80.5", "P=12.5"} <= set(hash_.split("?")[1].split("&"))
+    assert opened(hash_).locator(".results").inner_text() == page.locator(".results").inner_text()
+    known = page.locator("#calculator + .note").inner_text()
+    assert "batch (B), context (T)" in known
+    broken = opened("#what-if?model=nobody&btach=3&toString=1&L=-3&w=5&recipe=%3Cscript%3E&reserve=100")
+    assert [line.removeprefix("The address: ") for line in broken.locator(".problem").all_inner_texts()] == [
+        "no model named nobody; this is Llama 3 8B.",
+        "unknown key btach.",
+        "unknown key toString.",
+        "L -3 is not a positive integer.",
+        "Llama 3 8B has no w.",
+        "no recipe named <script>.",
+        "reserve 100 is not a percentage below 100.",
+    ]
+    assert broken.locator(".exact-count").inner_text() == "8,030,261,248"
+    broken.locator("#knob-L").fill("33")
+    assert broken.locator(".problem").count() == 0
 
 
 def test_sliders_recompute_and_contradictions_are_said(opened):

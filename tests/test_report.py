@@ -17,7 +17,7 @@ from transformer_ledger import huggingface
 from transformer_ledger.ledger import kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
 from transformer_ledger.model import ModelSpec, from_architecture
-from transformer_ledger.report import figures, numbers, page, pictures, whatif
+from transformer_ledger.report import figures, numbers, page, pictures, studies, whatif
 from transformer_ledger.symbolic import symbol
 
 VOID = {"meta", "link", "input", "br", "img", "path", "use", "rect", "mspace"}
@@ -52,6 +52,7 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.links: list[str] = []
         self.addresses: list[str] = []
+        self.papers: list[str] = []
         self.labelled: list[str] = []
         self.open: list[str] = []
         self.feed(text)
@@ -64,8 +65,11 @@ class Page(HTMLParser):
         self.ids += [given["id"]] if "id" in given else []
         if tag == "a" and given.get("href", "").startswith("#"):
             self.links.append(given["href"][1:])
+        if tag == "a" and given.get("href", "").startswith("https:"):  # asks for nothing until someone follows it
+            assert given["rel"] == "noopener"
+            self.papers.append(given.pop("href"))
         self.addresses += [
-            value for name, value in attributes if name in ("src", "href", "action", "srcset", "xlink:href")
+            value for name, value in given.items() if name in ("src", "href", "action", "srcset", "xlink:href")
         ]
         self.labelled += (given.get("aria-labelledby") or "").split()
 
@@ -105,6 +109,31 @@ def test_page_is_well_formed_and_every_link_lands(html):
 def test_page_asks_for_nothing(html):
     assert all(address.startswith(("#", "data:")) for address in Page(html).addresses)
     assert not re.search(r"@import|url\((?!#)", html)
+
+
+def test_extensions_begin_with_what_they_come_to():
+    def row(variant, low, high, budget="parameters"):
+        ends = {"excess_change": (low + high) / 2, "excess_change_low": low, "excess_change_high": high}
+        return {"variant": variant, "budget": budget, **ends}
+
+    rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, "compute")]
+    told = studies.extension_verdicts(rows)
+    assert told.endswith("better than the base: rope. Worse: wide. Not told apart from it: gqa.")
+    assert studies.extension_verdicts(rows[:2]).endswith("base: rope. Worse: none. Not told apart from it: none.")
+    assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == ""
+
+
+@pytest.mark.parametrize("sizes", [(3e5, 9e5), (4096, 4096), (5e6, 6e6), (1e5, 2e9)])
+def test_an_axis_of_sizes_has_two_ticks(sizes):
+    assert len(figures.byte_ticks(sizes)) >= 2
+
+
+def test_every_paper_that_is_named_is_linked(html):
+    papers = Page(html).papers
+    assert "https://arxiv.org/abs/2205.14135" in papers
+    assert all(re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{4,5}", paper) for paper in papers)
+    body = html[: html.index('id="data"')]  # what follows is data and scripts
+    assert len(papers) == len(re.findall(r"arXiv:\d", body))
 
 
 def test_page_is_small_and_the_same_every_time(html, tables):
@@ -449,9 +478,15 @@ def test_calculator_gives_the_ledgers_training_state_and_cache(name):
 
 
 def test_calculator_opens_on_plain_adamw():
-    assert whatif.first_recipe(dict(sorted(recipes().items()))) == "adamw-fp32"
-    assert whatif.first_recipe({"b": {}, "a": {}}) == "b"
-    assert whatif.first_recipe({}) is None
+    assert whatif.first_recipe(dict(sorted(recipes().items()))) == {"recipe": "adamw-fp32", "devices": 1}
+    assert whatif.first_recipe({"b": {"zero_stage": 3, "devices": 8}, "a": {}}) == {"recipe": "b", "devices": 8}
+    assert whatif.first_recipe({})["recipe"] is None
+
+
+def test_calculator_opens_on_the_device_with_the_least_room():
+    devices = {"a": {"memory_bytes": 10, "reserve": 0.1}, "b": {"memory_bytes": 11, "reserve": 0.5}}
+    assert whatif.first_device(devices) == {"name": "b", "memory_bytes": 11, "reserve": 0.5}
+    assert whatif.first_device({})["name"] is None
 
 
 def test_layers_of_other_kinds_stay():

@@ -130,7 +130,7 @@ def settings(config: Config, job: str) -> dict[str, Any]:
             own["runs"] = _runs(config, own["runs"])
         return own
     if job == "report":
-        shown = ("models", "workloads", "training_runs", "recipes", "cache_dtypes", "report")
+        shown = ("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "report")
         return {key: config[key] for key in shown}
     return {}
 

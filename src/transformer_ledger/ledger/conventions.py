@@ -243,7 +243,7 @@ CONVENTIONS = (
     Convention(
         "parameters",
         "experts in use",
-        "Without the experts that a token is not routed to, given as the model’s size.",
+        "The active number given as the model’s size: without the experts that a token is not routed to.",
         lambda spec, B, T: totals(spec)[1],
         MIXTRAL,
         applies=_has_experts,

@@ -39,9 +39,11 @@ def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
 
 
 def byte_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Every fifth power of two in the range of `values`, as sizes."""
+    """Every fifth power of two in the range of `values`, as sizes; more of them where two would not be in it."""
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
-    return [(2.0**k, plain(size(2**k))) for k in range(low, high + 1) if k % 5 == 0]
+    powers = range(low, max(high, low + 1) + 1)
+    step = next(step for step in (5, 2, 1) if step == 1 or sum(k % step == 0 for k in powers) > 1)
+    return [(2.0**k, plain(size(2**k))) for k in powers if k % step == 0]
 
 
 def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, str]) -> Markup | None:

@@ -112,11 +112,19 @@ _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]?\d+)(?!\w)")
 _NEGATIVE = re.compile(r"(?<![\w)\]-])-(?=\d)")
 
 
+_PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+def linked(text: str) -> Markup:
+    """Escaped text in which every paper's arXiv number leads to the paper."""
+    return Markup(_PAPER.sub(r'<a href="https://arxiv.org/abs/\1" rel="noopener">\g<0></a>', str(escape(text))))
+
+
 def prose(text: str | None) -> Markup:
-    """Escaped text in which d_h and its kin, as in xW_g, stand with a subscript, and 6.3e+24 as a power of ten."""
+    """As `linked`, and d_h and its kin, as in xW_g, stand with a subscript, and 6.3e+24 as a power of ten."""
     curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
     powers = _POWER.sub(lambda found: f"{found[1]}\u00a0×\u00a010{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
-    return Markup(_INDEXED.sub(r"\1<i>\2</i><sub>\3</sub>", str(escape(_NEGATIVE.sub("−", powers)))))
+    return Markup(_INDEXED.sub(r"\1<i>\2</i><sub>\3</sub>", str(linked(_NEGATIVE.sub("−", powers)))))
 
 
 __all__ = [
@@ -125,6 +133,7 @@ __all__ = [
     "escape",
     "exact",
     "grouped",
+    "linked",
     "number",
     "percent",
     "plain",

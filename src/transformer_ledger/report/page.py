@@ -648,6 +648,7 @@ def _environment() -> jinja2.Environment:
         "anchor": numbers.anchor,
         "number": numbers.number,
         "duration": numbers.duration,
+        "linked": numbers.linked,
         "plural": plural,
         "prose": numbers.prose,
         "percent": lambda value, digits=3: "—" if value is None else numbers.percent(value, digits),
@@ -669,6 +670,7 @@ def compute(
     training_runs: Mapping[str, Any] | None = None,
     recipes: Mapping[str, Any] | None = None,
     cache_dtypes: Sequence[str] | None = None,
+    devices: Mapping[str, Mapping[str, Any]] | None = None,
     report: Mapping[str, Any] | None = None,
     claims: Tables | None = None,
     verification: Tables | None = None,
@@ -700,7 +702,7 @@ def compute(
         "conventions": conventions_summary(ledger.get("conventions", [])),
         "agreement": agreement_summary(ledger.get("agreement", [])),
     }
-    start = report.get("whatif", {})
+    start, device = report.get("whatif", {}), whatif.first_device(devices or {})
     example, values = example_numbers(models, training_runs, start.get("model"))
     limit = report.get("rows_per_table", 3000)
     data: dict[str, Any] = {
@@ -709,10 +711,10 @@ def compute(
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
         "whatif": {
             "models": whatif.starting_points(models, training_runs),
-            "recipes": list(recipes),
+            "recipes": {name: recipe.get("zero_stage", 0) for name, recipe in recipes.items()},
             "dtypes": whatif.dtypes(list(cache_dtypes or [])),
             "rows": whatif.rows(list(cache_dtypes or [])),
-            "start": {**start, "recipe": whatif.first_recipe(recipes)},
+            "start": {**start, **whatif.first_recipe(recipes), "device": device},
         },
     }
     scripts = [whatif.script(models, recipes), _file("script.js")]
@@ -766,6 +768,7 @@ def compute(
             provenance=provenance_shown(provenance),
             packages=_packages(provenance),
             has_whatif=bool(models and recipes),
+            device=device,
         )
     )
 

@@ -380,14 +380,23 @@
       d_h: ["head width", "", 2, 1024], f: ["feed-forward width", "", 16, 131072], V: ["vocabulary", "tokens", 16, 1048576],
       C: ["learned positions", "rows", 1, 1048576], w: ["window", "tokens", 1, 1048576], E: ["experts", "", 1, 1024], k: ["experts a token", "", 1, 128],
       B: ["batch", "sequences", 1, 4096], T: ["context", "tokens", 1, 1048576], D: ["training tokens", "10⁹", 0.001, 100000],
-      G: ["devices", "", 1, 131072], R: ["sustained rate", "TFLOP/s", 0.1, 10000], M: ["memory a device", "GiB", 1, 1024],
+      G: ["devices", "", 1, 131072], R: ["sustained rate", "TFLOP/s", 0.1, 10000], M: ["memory a device", "GB", 1, 1024],
+      P: ["reserve", "% left free", 0.1, 90],
     };
-    const DECIMALS = { D: 9, R: 12 };
+    const DECIMALS = { D: 9, R: 12, M: 9, P: 13 };
+    // The address: symbols or words; tokens and FLOP/s in ones, memory in GB, the reserve in %.
+    const ADDRESS_DECIMALS = { M: 9, P: 13 };
+    const WORDS = {
+      layers: "L", d_model: "d", heads: "h", kv_heads: "h_kv", head_dim: "d_h", d_ff: "f", vocabulary: "V", position_rows: "C", window: "w",
+      experts: "E", experts_per_token: "k", batch: "B", context: "T", tokens: "D", devices: "G", rate: "R", memory: "M", reserve: "P", weights: "dtype",
+    };
+    const WHOLE = 10n ** 15n;  // 100 %
     const SIZES = ["L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k"];
-    const defaults = { B: 1n, D: BigInt(start.tokens ?? 15e12), G: BigInt(start.devices ?? 16000), R: BigInt(start.flops_per_second_per_device ?? 4e14), M: BigInt(start.device_memory_gib ?? 80) };
+    const defaults = { B: 1n, D: BigInt(start.tokens ?? 15e12), G: BigInt(start.devices), R: BigInt(start.flops_per_second_per_device ?? 4e14), M: BigInt(start.device.memory_bytes), P: BigInt(Math.round(start.device.reserve * 1e15)) };
     const names = Object.keys(models);
     const firstModel = names.includes(start.model) ? start.model : names[0];
     const state = { model: firstModel };
+    let ignored = [];  // what the address asked for in vain
     const knobs = {};
     const selects = {};
     const controls = form.querySelector(".controls");
@@ -405,6 +414,8 @@
       const part = digits.slice(-places).replace(/0+$/, "");
       return digits.slice(0, -places) + (part ? `.${part}` : "");
     };
+    const valid = (name, value) => value != null && (name === "P" ? value < WHOLE : value > 0n);
+    const wanted = (name, places) => (name === "P" ? "a percentage below 100" : `a positive ${places ? "number" : "integer"}`);
     const STEPS = 1000;
     const position = (value, low, high) => Math.round((STEPS * Math.log(Math.max(value, low) / low)) / Math.log(high / low));
     // A slider's value: round in binary (sizes) or in decimals (quantities), and never the one it came from.
@@ -430,8 +441,8 @@
       };
       number.addEventListener("input", () => {
         const value = shift(number.value, places);
-        number.setAttribute("aria-invalid", String(value == null || value < 1n));
-        if (value == null || value < 1n) return report([`${label}: ${number.value || "nothing"} is not a positive ${places ? "number" : "integer"}.`]);
+        number.setAttribute("aria-invalid", String(!valid(name, value)));
+        if (!valid(name, value)) return report([`${label}: ${number.value || "nothing"} is not ${wanted(name, places)}.`]);
         range.value = String(position(Number(number.value), low, high));
         change(name, value);
       });
@@ -457,7 +468,8 @@
       select("model", "start from", names.map((name) => [name, models[name].label])),
       element("fieldset", {}, element("legend", {}, "Architecture"), ...SIZES.map(knob)),
       element("fieldset", {}, element("legend", {}, "Run"), knob("B"), knob("T"), select("dtype", "weights", typed), select("cache", "cache", typed)),
-      element("fieldset", {}, element("legend", {}, "Training"), knob("D"), knob("G"), knob("R"), knob("M"), select("recipe", "recipe", recipes.map((name) => [name, name]))),
+      element("fieldset", {}, element("legend", {}, "Training"), knob("D"), knob("G"), knob("R"), select("recipe", "recipe", Object.keys(recipes).map((name) => [name, name]))),
+      element("fieldset", {}, element("legend", {}, "Device"), knob("M"), knob("P")),
       element("div", { class: "tools" }, reset, share),
     );
 
@@ -470,9 +482,17 @@
     const load = (model, changes = {}) => {
       for (const key of Object.keys(state)) delete state[key];
       Object.assign(state, { model }, own(model));
-      for (const [name, text] of Object.entries(changes)) {
-        if (name in KNOBS && name in state && /^[1-9]\d*$/.test(text)) state[name] = BigInt(text);
-        else if (name in selects && name !== "model" && [...selects[name].options].some((option) => option.value === text)) state[name] = text;
+      ignored = [];
+      for (const [key, text] of Object.entries(changes)) {
+        const name = Object.hasOwn(WORDS, key) ? WORDS[key] : key;
+        const places = ADDRESS_DECIMALS[name] ?? 0;
+        if (Object.hasOwn(selects, name)) {
+          if ([...selects[name].options].some((option) => option.value === text)) state[name] = text;
+          else ignored.push(`The address: no ${key} named ${text}.`);
+        } else if (!Object.hasOwn(KNOBS, name)) ignored.push(`The address: unknown key ${key}.`);
+        else if (!(name in state)) ignored.push(`The address: ${models[model].label} has no ${key}.`);
+        else if (!valid(name, shift(text, places))) ignored.push(`The address: ${key} ${text} is not ${wanted(name, places)}.`);
+        else state[name] = shift(text, places);
       }
       for (const [name, { row, put }] of Object.entries(knobs)) {
         row.hidden = !(name in state);
@@ -485,6 +505,7 @@
     const change = (name, value) => {
       if (name === "model") return load(value), remember();
       state[name] = value;
+      ignored = [];
       // A head is d/h wide unless the model, or its user, says otherwise.
       if ((name === "d" || name === "h") && models[state.model].follows && state.d % state.h === 0n) {
         state.d_h = state.d / state.h;
@@ -498,14 +519,19 @@
       return Object.entries(state).filter(([name, value]) => name !== "model" && value !== usual[name]);
     };
     const remember = () => {
-      const query = new URLSearchParams([["model", state.model], ...changes().map(([name, value]) => [name, String(value)])]);
+      const query = new URLSearchParams([["model", state.model], ...changes().map(([name, value]) => [name, unshift(value, ADDRESS_DECIMALS[name])])]);
       history.replaceState(null, "", `#what-if?${query}`);
     };
     const recall = () => {
       const [id, query] = location.hash.slice(1).split("?");
       if (id !== "what-if" || !query) return false;
       const { model, ...rest } = Object.fromEntries(new URLSearchParams(query));
-      load(names.includes(model) ? model : firstModel, rest);
+      const known = model === undefined || names.includes(model);
+      load(known ? model ?? firstModel : firstModel, rest);
+      if (!known) {
+        ignored.unshift(`The address: no model named ${model}; this is ${models[firstModel].label}.`);
+        update();
+      }
       return true;
     };
 
@@ -563,40 +589,48 @@
     const update = () => {
       const wrong = problems();
       const soft = wrong.filter((line) => line.includes("stays") || line.startsWith("A context"));
-      if (wrong.length > soft.length) return report(wrong);
+      if (wrong.length > soft.length) return report([...ignored, ...wrong]);
       const sizes = Object.fromEntries(SIZES.filter((name) => name in state).map((name) => [name, state[name]]));
       const found = evaluate({ ...state, sizes });
       const [N] = found.parameters;
       const gap = found.missed[0];
       const magnitude = gap < 0n ? -gap : gap;
       const percentage = short(ratio([100n * magnitude, N]), 3);
-      const room = state.M << 30n;
+      const room = (state.M * (WHOLE - state.P)) / WHOLE;
+      const roomText = `${unshift(room, 9)} GB`;
+      const plural = `${grouped(state.G)} device${state.G === 1n ? "" : "s"}`;
+      const stage = recipes[state.recipe];
+      const held = !stage ? "each device holds all of it: this recipe divides nothing (no ZeRO stage)"
+        : state.G === 1n ? "one device holds all of it" : `on each of ${plural}, divided by ZeRO stage ${stage}`;
       const groups = [
         ["Parameters", [
           ["exact", element("strong", { class: "exact-count", title: String(N) }, grouped(N))],
-          found.active[0] !== N && ["in use for a token", grouped(found.active[0])],
+          found.active[0] !== N && ["active", grouped(found.active[0])],
           ["by the rule 12Ld² + Vd", grouped(found.rule[0])],
           ["the rule’s error", element("span", { class: "rule-error" }, gap === 0n ? "none" : `${percentage} % too ${gap > 0n ? "few" : "many"}`, element("small", {}, `${grouped(magnitude)} parameters`))],
         ]],
-        ["Memory to run it", [
+        ["Memory of a device", [
+          [`${unshift(state.M, 9)} GB less ${unshift(state.P, 13)} % reserve: ${roomText}, or`, bytes([room, 1n])],
+        ]],
+        ["Memory to run it: weights and cache alone", [
           [`weights, ${state.dtype}`, bytes(found.weights)],
           [`cache, ${state.cache}, ${grouped(state.B)} × ${grouped(state.T)} tokens`, bytes(found.cache)],
-          [`both on one device of ${grouped(state.M)} GiB`, fits(add(found.weights, found.cache), room)],
+          [`both in ${roomText} of one device`, fits(add(found.weights, found.cache), room)],
         ]],
-        ["Memory to train it, without activations", [
+        ["Memory to train it: state alone, without activations", [
           [`state, ${state.recipe}`, bytes(found.state_total)],
-          [`on each of ${grouped(state.G)} devices`, bytes(found.state_share)],
-          [`in ${grouped(state.M)} GiB`, fits(found.state_share, room)],
+          [held, bytes(found.state_share)],
+          [`in ${roomText} of a device`, fits(found.state_share, room)],
         ]],
         ["Work", [
           [`forward, ${grouped(state.B)} × ${grouped(state.T)} tokens`, node(found.prefill, "FLOP")],
           ["one token more for each sequence", node(found.decode, "FLOP")],
           ["training, 6ND with N by the rule", node(found.train_rough, "FLOP", 4)],
-          ["training, 6ND with the exact N in use", node(found.train_rule, "FLOP", 4)],
+          ["training, 6ND with the exact active N", node(found.train_rule, "FLOP", 4)],
           [`training, exact at ${grouped(state.T)} tokens a sequence`, node(found.train_exact, "FLOP", 4)],
           ["exact 6ND / exact", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)],
         ]],
-        ["Time to train it", [
+        [`Time to train it on ${plural}`, [
           ["by 6ND with N by the rule", node(day(found.seconds_rough), "days", 4)],
           ["by 6ND with the exact N", node(day(found.seconds_rule), "days", 4)],
           ["by the exact count", node(day(found.seconds_exact), "days", 4)],
@@ -604,7 +638,7 @@
       ];
       glance.textContent = `${short(String(N), 4)} parameters · rule ${percentage} % off · cache ${bytes(found.cache).firstChild.textContent}`;
       results.replaceChildren(
-        ...soft.map((line) => element("p", { class: "problem" }, line)),
+        ...[...ignored, ...soft].map((line) => element("p", { class: "problem" }, line)),
         ...groups.flatMap(([heading, rows]) => [
           element("h3", {}, heading),
           element("dl", {}, ...rows.filter(Boolean).map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
@@ -627,6 +661,8 @@
       setTimeout(() => (share.textContent = "Copy link"), 1500);
     });
     form.addEventListener("submit", (event) => event.preventDefault());
+    const keys = Object.entries(WORDS).map(([word, symbol]) => `${word} (${symbol})`).join(", ");
+    form.after(element("p", { class: "note" }, `Keys of the address, #what-if?model=${firstModel}&batch=32&context=8192: model, cache, recipe, ${keys}; tokens and rate in ones [token, FLOP/s], memory in GB, reserve in %.`));
     form.hidden = false;
     addEventListener("hashchange", recall);
     if (!recall()) load(firstModel);

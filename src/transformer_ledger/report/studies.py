@@ -21,7 +21,7 @@ Tables = Mapping[str, Rows]
 METHODS = ("naive", "blocked", "fused")
 BUDGETS = {
     "parameters": "as many parameters as the base",
-    "compute": "as many training FLOPs as the base",
+    "compute": "as many training FLOPs as the base, to the nearest step",
     "conversion": "the base’s weights, converted",
     "up-training": "the base’s weights, converted and trained on",
 }
@@ -95,6 +95,21 @@ def extension_summary(rows: Rows) -> list[dict[str, Any]]:
     return [
         {**row, "outcome": _outcome(row), "budget_text": BUDGETS.get(row["budget"], row["budget"])} for row in ordered
     ]
+
+
+def extension_verdicts(rows: Rows) -> str:
+    """Which variants are better than the base of as many parameters, worse, and not told apart from it."""
+    found: dict[str, list[str]] = {"better": [], "worse": [], "within the spread": []}
+    for row in rows:
+        if row["budget"] == "parameters" and row["variant"] != "base":
+            found[_outcome(row)].append(row["variant"])
+    if not any(found.values()):
+        return ""
+    better, worse, level = (", ".join(variants) or "none" for variants in found.values())
+    return (
+        f"At equal parameters, to the nearest feed-forward width, better than the base: {better}. "
+        f"Worse: {worse}. Not told apart from it: {level}."
+    )
 
 
 def extension_sources(rows: Rows) -> list[dict[str, Any]]:
@@ -365,6 +380,7 @@ def shown(study: Tables, timing: Tables) -> dict[str, Any]:
         "extension": {
             "rows": extension_summary(extension),
             "sources": extension_sources(extension),
+            "verdicts": extension_verdicts(extension),
             "picture": extension_changes(extension),
             "programmes": {
                 programme: ", ".join(dict.fromkeys(row["budget"] for row in own))

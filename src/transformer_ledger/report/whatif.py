@@ -18,6 +18,7 @@ import sympy
 from transformer_ledger.formulas import training_compute, training_state
 from transformer_ledger.formulas.shim import ceiling_quotient
 from transformer_ledger.ledger import kv_cache, matmul, parameters
+from transformer_ledger.ledger.fit import available
 from transformer_ledger.ledger.storage import BITS, GROUP_BYTES, bytes_per_number, split
 from transformer_ledger.ledger.training_state import SHARDED_FROM, items
 from transformer_ledger.model import Attention, Layer, ModelSpec
@@ -290,6 +291,15 @@ def rows(cache_dtypes: list[str]) -> dict[str, list[int]]:
     return {name: [s.size.numerator, s.size.denominator, s.group, s.constants] for name, s in named.items()}
 
 
-def first_recipe(recipes: Mapping[str, Any]) -> str | None:
-    """The recipe that the calculator opens on: plain AdamW in fp32 where there is one."""
-    return "adamw-fp32" if "adamw-fp32" in recipes else next(iter(recipes), None)
+def first_recipe(recipes: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe that the calculator opens on, and its devices: plain AdamW in fp32 where there is one."""
+    name = "adamw-fp32" if "adamw-fp32" in recipes else next(iter(recipes), "")
+    return {"recipe": name or None, "devices": recipes.get(name, {}).get("devices", 1)}
+
+
+def first_device(devices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The device that the calculator opens on: the one with the least room, as where the page says what fits."""
+    if not devices:
+        return {"name": None, "memory_bytes": 80 * 10**9, "reserve": 0.1}
+    name = min(devices, key=lambda name: available(devices[name]))
+    return {"name": name, **devices[name]}
