@@ -11,11 +11,12 @@ import importlib
 import inspect
 import json
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
 from typing import Any
+
+from transformer_ledger import limits
 
 SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
 KINDS = ("execution", "ledger", "verification", "experiment", "timing", "study", "claims")
@@ -102,14 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _within_memory() -> None:
-    """Make what the machine's memory cannot hold fail here, with a message: else the kernel ends some process or other."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), soft, hard]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(limit for limit in limits if limit != resource.RLIM_INFINITY), hard))
-
-
 if __name__ == "__main__":
-    _within_memory()
+    # Past the machine's memory the kernel would end some process or other.
+    limits.memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
     sys.exit(main())

@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-import resource
 import signal
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+from transformer_ledger import limits
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import COPY, public, public_config, shrunken
 from transformer_ledger.tables import TableError
@@ -40,9 +40,7 @@ def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> No
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, _seconds())
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [limit for limit in (MEMORY_BYTES, soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    limits.memory(MEMORY_BYTES)
     try:
         made: list[Row] | TableError = work()
     except TableError as error:

@@ -45,9 +45,3 @@ def half_scores(B: Any, T: Any, S: Any, h: Any, d_h: Any) -> Any:
 def softmax(B: Any, T: Any, h: Any) -> Any:
     """Softmax of one layer at 3 operations a score.  [FLOP]"""
     return 3 * B * h * T**2
-
-
-@formula
-def latent_twice(B: Any, T: Any, r_kv: Any, b: Any) -> Any:
-    """One layer's latent kept as key and again as value, without the rotated key.  [byte]"""
-    return 2 * B * T * r_kv * b

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer_ledger.formulas import conventions as formulas
+from transformer_ledger.formulas.kv_cache import full
 from transformer_ledger.formulas.matmul import head, multiply_adds, training
 from transformer_ledger.formulas.training_compute import rule_flops, rule_parameters
 from transformer_ledger.ledger import matmul
@@ -158,7 +159,7 @@ def _appendix_f(spec: ModelSpec, B: int, T: int) -> int:
 
 def _latent_twice(spec: ModelSpec, B: int, T: int) -> int:
     kinds = ((count, layer.attention.latent) for count, layer in spec.kinds())
-    return sum(count * formulas.latent_twice(B=B, T=T, r_kv=latent.kv_rank, b=2) for count, latent in kinds if latent)
+    return sum(count * full(B=B, T=T, h_kv=1, d_h=latent.kv_rank, b=2) for count, latent in kinds if latent)
 
 
 def _new_token_expanded(spec: ModelSpec, B: int, T: int) -> int:

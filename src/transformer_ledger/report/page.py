@@ -504,7 +504,6 @@ def example_arguments(spec: ModelSpec, values: Mapping[str, Any]) -> dict[Formul
         conventions_formulas.palm_attention: {},
         conventions_formulas.half_scores: {},
         conventions_formulas.softmax: {},
-        conventions_formulas.latent_twice: {},
         training_compute.seconds: rule,
         training_compute.implied_rate: rule,
     }

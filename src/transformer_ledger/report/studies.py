@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -186,6 +186,11 @@ def _widest(rows: Rows) -> tuple[str, Rows]:
     return case, cases[case]
 
 
+def _errors(rows: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Relative errors, where there is something that they are relative to."""
+    return [row["relative_rms_error"] for row in rows if row["relative_rms_error"] is not None]
+
+
 def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
     """For each type, kind of logits and tensor the largest relative error of each method, over cases and lengths."""
     out = []
@@ -199,7 +204,7 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
                 "logits": logits,
                 "tensor": tensor,
                 "errors": {
-                    method: max((r["relative_rms_error"] or 0.0 for r in own if r["method"] == method), default=None)
+                    method: max(_errors(row for row in own if row["method"] == method), default=None)
                     for method in METHODS
                 },
                 "ratio": max(ratios, default=None),
@@ -216,7 +221,7 @@ def attention_errors(rows: Rows) -> tuple[Markup, str] | None:
     charts: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for (dtype, logits), part in by(own, "dtype", "logits").items():
         for (method, length), found in by(part, "method", "length").items():
-            error = max(row["relative_rms_error"] or 0.0 for row in found)
+            error = max(_errors(found), default=0.0)
             if error > 0:
                 charts.setdefault(f"{dtype}, {logits}", {}).setdefault(method, []).append((length, error))
     if not charts:

@@ -17,6 +17,7 @@ import numpy as np
 
 from transformer_ledger.cases import case
 from transformer_ledger.formulas import matmul as formulas
+from transformer_ledger.timing.attention import PRODUCTS
 
 FAR = 100
 METHODS = ("naive", "blocked")
@@ -88,7 +89,7 @@ def _count_rows(
     }
     where = f"{heads} heads of {head_dim}, T {length}"
     rows = []
-    for way, products in (("forward", 2), ("forward and backward", 7)):
+    for way, products in zip(("forward", "forward and backward"), PRODUCTS["blocked"], strict=True):
         for causal in (False, True):
             mask = "causal" if causal else "full"
             dense, cut = (found[length, method, way, causal] for method in METHODS)

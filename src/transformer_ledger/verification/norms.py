@@ -20,7 +20,6 @@ from transformer_ledger.formulas import norms as formulas
 from transformer_ledger.tables import TableError
 
 TEXT_VECTOR = [1, 3]
-TEXT_CONSTANT = 10
 PRINTED_RMS = {0: "0.447", 1: "1.342"}  # RMSNorm of the text's vector, component by component
 PRINTED_LAYER = {0: "-1", 1: "1"}
 KINDS = ("layernorm", "rmsnorm")
