@@ -44,6 +44,8 @@ def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any
     read = [path for path in paths if path.endswith(".parquet")]
     metadata = {path: _checked(path, paths[path]) for path in read}
     given: dict[str, Any] = {"provenance": metadata} if "provenance" in accepted else {}
+    if "settings" in accepted:
+        given["settings"] = settings
     if "checkpoint" in accepted:
         (given["checkpoint"],) = paths.keys() - set(read)
     for kind in KINDS:

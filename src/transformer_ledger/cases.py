@@ -100,6 +100,10 @@ def case(
         "holds": bool(holds),
         "applicable": applicable,
         "headline": headline,
+        "route": None,
+        "other_route": None,
+        "key": None,
+        "reproduced": None,
     }
 
 

@@ -56,23 +56,37 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "verification": _columns("""
         claim | string | | claim that the case belongs to
         case | string | | what was tried, in words
-        leg | string | | exact (no rounding), floating (rounded, against a bound) or control (a change that must break the claim)
-        scope | string | | stated (the claim as the text makes it), conditioned (with the condition it needs), corrected (our right value) or printed (the text's own digits)
-        backend | string | | sequential, blas, torch, rational, symbolic or empty
+        parameters | string | | parameters of the case as JSON, keys sorted
+        leg | string | | exact (nothing is rounded), floating (rounded, against a bound), control (one named change that must break the claim), or, shown and counting for nothing, repetition (the same thing twice) or theorem (it cannot come out otherwise)
+        scope | string | | stated (the claim as the text makes it), conditioned (with the condition it needs), corrected (our right value) or printed (digits that depend on inputs that the text does not publish)
+        route | string | | how the measured value came about
+        other_route | string | | how the expected value or bound came about; equal to route, the case settles nothing
+        backend | string | | arithmetic behind route: sequential, blas, torch, rational, symbolic or empty
         quantity | string | | what was measured
-        measured | float64 | see unit | the measured value
-        relation | string | | bitwise (measured counts differing values, 0 wanted), ==, <=, >= or in
-        expected | float64 | see unit | value or bound that measured is held against (for in: the middle)
-        lower | float64 | see unit | lower end of the interval, for in
-        upper | float64 | see unit | upper end of the interval, for in
+        measured | float64 | see unit | the measured value; for a control, with the change
+        relation | string | | bitwise (measured counts differing values, 0 wanted), ==, !=, <=, >=, in or outside
+        expected | float64 | see unit | value or bound that measured is held against (for in and outside: the middle)
+        lower | float64 | see unit | lower end of the interval, for in and outside
+        upper | float64 | see unit | upper end of the interval, for in and outside
         measured_exact | string | | measured as an integer or fraction, where it is one
         expected_exact | string | | expected as an integer or fraction, where it is one
+        change | string | | the one thing changed, for a control
+        unchanged | float64 | see unit | the same quantity from the same code with the change switched off, for a control
+        unchanged_relation | string | | relation that unchanged must keep
+        unchanged_expected | float64 | see unit | value or bound that unchanged is held against
+        unchanged_lower | float64 | see unit | lower end of its interval
+        unchanged_upper | float64 | see unit | upper end of its interval
+        unchanged_exact | string | | unchanged as an integer or fraction, where it is one
+        unchanged_expected_exact | string | | unchanged_expected as an integer or fraction, where it is one
         bound_source | string | | where the expected value or bound comes from
         printed | string | see unit | what the text prints, null where it prints nothing
-        unit | string | | unit of measured, expected and printed
-        holds | bool | | the relation holds; for a control: the break was seen
+        reproduced | string | | reproduced (ours rounds to the printed digits), same magnitude (neither is more than ten times the other) or not reproducible, null where nothing is printed
+        unpublished | string | | inputs of the printed figure that the text does not publish, null where there are none
+        unit | string | | unit of measured, unchanged, expected and printed
+        holds | bool | | the relation holds; for a control: unchanged keeps its relation and measured its own, so the break was seen
         applicable | bool | | false where the settings were edited away from those the printed figure belongs to
         headline | bool | | the value that the claims table and the page show for the claim
+        key | string | | name by which the claim's reason and pictures find the row, null for most
     """),
     "claims": _columns("""
         claim | string | | identifier: text, section, number
@@ -85,7 +99,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         registered | string | | verdict that the shipped settings should give
         surprise | bool | | the verdict is not the registered one
         condition | string | | the condition that the text omits, or why it is refuted
+        why | string | | why the claim comes out so, in a few sentences, with this run's numbers
+        equation | string | | the governing equation, with this run's numbers
+        reproduced | string | | how well the run reproduces the printed figures: the worst of reproduced, same magnitude and not reproducible
+        legs | string | | legs that the claim rests on, of exact, floating and control
         cases | int64 | | exact and floating cases measured
+        asides | int64 | | repetitions and theorems, which count for nothing
         controls | int64 | | controls run
         controls_broken | int64 | | controls seen to break the claim, as they must
         measured_to_bound | float64 | | largest measured / bound over the bounded floating cases

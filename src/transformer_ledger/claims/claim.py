@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_ledger.evidence import ASIDE, CONTROL
+
 VERDICTS = ("confirmed", "conditional", "refuted", "not reproducible", "not settled", "not applicable")
 
 
@@ -14,8 +16,10 @@ class Claim:
     """One assertion of a text.
 
     `registered` is the verdict that the shipped settings should give; anything else is a surprise. `condition` is the
-    condition that the text omits, or why the claim is refuted or not reproducible. `needs_control` is False for the few
-    claims (arithmetic, definitions) that no change could break.
+    condition that the text omits, or why the claim is refuted or not reproducible. `why` says in two to five sentences
+    why the claim comes out so, `equation` is what governs it; both hold the run's numbers in braces: {key} is the
+    measured value of the row with that key and its unit, {key:.3g} the bare number so formatted, {key.expected},
+    {key.unchanged}, {key.printed} another column of the row.
     """
 
     id: str
@@ -26,23 +30,30 @@ class Claim:
     registered: str
     condition: str | None = None
     needs_control: bool = True
+    why: str = ""
+    equation: str = ""
 
 
 def verdict(claim: Claim, cases: Sequence[Mapping[str, Any]]) -> str:
     """The verdict on `claim` from the rows of its verification.
 
-    - no case, a control that did not break, or a control missing where one is needed: not settled;
-    - every applicable stated case holds: confirmed, unless a digit of the text could not be reproduced (scope printed)
-      or the settings were edited away from the printed ones;
+    - no case, a control that did not break, no control, or a case whose two sides came by one route: not settled;
+    - every applicable stated case holds: confirmed, unless digits that nobody can reproduce were printed (scope
+      printed), or the settings were edited away from the printed ones;
     - a stated case fails: conditional where the conditioned cases exist and all hold, else refuted.
+
+    Repetitions and theorems count for nothing.
     """
-    controls = [row for row in cases if row["leg"] == "control"]
-    legs = [row for row in cases if row["leg"] != "control" and row["applicable"]]
-    edited = any(not row["applicable"] for row in cases)
+    controls = [row for row in cases if row["leg"] == CONTROL]
+    measured = [row for row in cases if row["leg"] not in (CONTROL, *ASIDE)]
+    legs = [row for row in measured if row["applicable"]]
+    edited = len(legs) < len(measured)
     if not legs:
         return "not applicable" if edited else "not settled"
     if not all(row["holds"] for row in controls) or (claim.needs_control and not controls):
         return "not settled"
+    if any(row["route"] and row["route"] == row["other_route"] for row in legs):
+        return "not settled"  # one route compared with itself
     scoped = {
         scope: [row for row in legs if row["scope"] == scope]
         for scope in ("stated", "conditioned", "corrected", "printed")

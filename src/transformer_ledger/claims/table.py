@@ -11,6 +11,7 @@ from typing import Any
 from transformer_ledger import tables
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.claims.claim import Claim, verdict
+from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING
 
 CLAIMS: tuple[Claim, ...] = text_a.CLAIMS + text_b.CLAIMS
 
@@ -45,6 +46,57 @@ def _labelled(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str,
     ]
 
 
+class Figure:
+    """A row as a claim's reason names it: {key}, {key:.3g}, {key.expected}, {key.unchanged:.2f}, {key.printed}."""
+
+    def __init__(self, row: Mapping[str, Any], column: str = "measured"):
+        self.row, self.column = row, column
+
+    def __getattr__(self, column: str) -> Figure:
+        if column not in self.row:
+            raise AttributeError(column)
+        return Figure(self.row, column)
+
+    def __format__(self, spec: str) -> str:
+        exact = self.row.get(f"{self.column}_exact")
+        value = self.row[self.column] if exact is None else Fraction(exact)
+        if value is None or isinstance(value, str):
+            return str(value)
+        if spec:
+            whole = isinstance(value, Fraction) and value.denominator == 1
+            return format(int(value) if whole else float(value), spec)
+        return shown({"measured": self.row[self.column], "measured_exact": exact, "unit": self.row["unit"]})
+
+
+class _Figures(dict[str, Figure]):
+    """The figures of one claim by key; one that the run's settings did not make is a dash."""
+
+    def __missing__(self, key: str) -> Any:
+        return _Missing()
+
+
+class _Missing:
+    def __getattr__(self, column: str) -> _Missing:
+        return self
+
+    def __format__(self, spec: str) -> str:
+        return "—"
+
+
+def told(text: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """A claim's reason or equation with the run's numbers put in."""
+    return text.format_map(_Figures({row["key"]: Figure(row) for row in rows if row["key"]}))
+
+
+OUTCOMES = ("reproduced", "same magnitude", "not reproducible")
+
+
+def _outcome(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The worst outcome of a claim's printed figures that apply."""
+    found = [OUTCOMES.index(row["reproduced"]) for row in rows if row["reproduced"] and row["applicable"]]
+    return OUTCOMES[max(found)] if found else None
+
+
 def _largest_ratio(rows: Sequence[Mapping[str, Any]]) -> float | None:
     ratios = [row["measured"] / row["expected"] for row in rows if row["relation"] == "<=" and row["expected"] > 0]
     return max(ratios, default=None)
@@ -67,8 +119,8 @@ def compute(*, verification: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     rows = []
     for claim in CLAIMS:
         own = grouped.get(claim.id, [])
-        legs = [row for row in own if row["leg"] != "control"]
-        controls = [row for row in own if row["leg"] == "control"]
+        legs = [row for row in own if row["leg"] in (EXACT, FLOATING)]
+        controls = [row for row in own if row["leg"] == CONTROL]
         headlines = [row for row in own if row["headline"]] or legs[:1]
         found = verdict(claim, own)
         rows.append(
@@ -84,10 +136,15 @@ def compute(*, verification: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
                 # A claim that no verification measured is open, not surprising; neither is one with edited settings.
                 "surprise": bool(own) and found not in (claim.registered, "not applicable"),
                 "condition": claim.condition if found in ("conditional", "refuted", "not reproducible") else None,
+                "why": told(claim.why, own) or None,
+                "equation": told(claim.equation, own) or None,
+                "reproduced": _outcome(legs),
+                "legs": ", ".join(leg for leg in (EXACT, FLOATING, CONTROL) if any(row["leg"] == leg for row in own)),
                 "cases": len(legs),
+                "asides": sum(row["leg"] in ASIDE for row in own),
                 "controls": len(controls),
                 "controls_broken": sum(row["holds"] for row in controls),
-                "measured_to_bound": _largest_ratio([row for row in legs if row["leg"] == "floating"]),
+                "measured_to_bound": _largest_ratio([row for row in legs if row["leg"] == FLOATING]),
                 "control_to_threshold": _smallest_margin(controls),
                 "verification": claim.verification,
             }

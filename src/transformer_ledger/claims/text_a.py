@@ -16,6 +16,11 @@ CLAIMS: tuple[Claim, ...] = (
         "conditional",
         "The table holds no −0.0 (it comes back as +0.0) and no infinity or NaN in another row (0 · ∞ is NaN, and the "
         "sum takes it in).",
+        why="In the sum over the table's rows every product but one is 0 times a number, which is 0, and adding 0 rounds "
+        "nothing: the entry comes back bit for bit. Two kinds of entry break this. A −0.0 is added to +0.0 and comes "
+        "back as +0.0, another bit pattern of the same number. An infinity in another row is multiplied by 0, which is "
+        "NaN, and the NaN stays in the sum: {infinity_sequential} differ.",
+        equation="Σⱼ eⱼ·Eⱼ = 0·E₁ + … + 1·Eᵢ + … + 0·E_V = Eᵢ",
     ),
     Claim(
         "A1.2",

@@ -5,180 +5,99 @@ Claims A1.1 and A1.2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger.cases import case, differing
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, Printed, differing, exactly
 from transformer_ledger.reference.arithmetic import BACKENDS, RATIONAL, SEQUENTIAL
 
-PRINTED = {"vocabulary": 29, "d_model": 24}
-EXACT_SUM = "every product is 0 or the entry and adding 0 rounds nothing: a bound of 0"
+TABLE = {"vocabulary": 29, "d_model": 24}  # the text's
+EXACT_SUM = "every product is 0 or the entry, and adding 0 rounds nothing"
 
 
-class Counted:
-    """A rational number that counts the multiplications it takes part in."""
+class Counted(Fraction):
+    """A fraction that counts the multiplications it takes part in."""
 
     products = 0
 
-    def __init__(self, value: Any):
-        self.value = Fraction(value)
-
-    def __mul__(self, other: Counted) -> Counted:
+    def __mul__(self, other: Any) -> Counted:  # type: ignore[override]
         Counted.products += 1
-        return Counted(self.value * other.value)
+        return Counted(Fraction(self) * Fraction(other))
 
-    def __radd__(self, start: Any) -> Counted:
-        return Counted(start + self.value)
+    def __radd__(self, start: Any) -> Counted:  # type: ignore[override]
+        return Counted(Fraction(start) + Fraction(self))
 
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(self.value + other.value)
+    __add__ = __radd__  # type: ignore[assignment]
 
 
-def _products(vocabulary: int, table: Any, row: int) -> tuple[int, int]:
-    """Multiplications of the one-hot product for one row, and of reading the row."""
+def products(table: Any, rows: list[int], by_index: bool = False) -> int:
+    """Multiplications that fetching each of `rows` from the table (V, d) takes, by one-hot product or by index."""
     numbers = np.vectorize(Counted, otypes=[object])
-    counted, hot = numbers(table), numbers(np.eye(vocabulary, dtype=int)[row : row + 1])
+    counted, hot = numbers(table), numbers(np.eye(len(table), dtype=int)[rows])
     Counted.products = 0
-    SEQUENTIAL.matmul(hot, counted)
-    product = Counted.products
-    Counted.products = 0
-    _ = counted[row]
-    return product, Counted.products
+    _ = counted[rows] if by_index else SEQUENTIAL.matmul(hot, counted)
+    return Counted.products
 
 
 def compute(
-    vocabulary: int, d_model: int, negative_zero: list[int], infinite_row: int, two_hot: list[int], seed: int
+    settings: Mapping[str, Any],
+    vocabulary: int,
+    d_model: int,
+    negative_zero: list[int],
+    infinite_row: int,
+    two_hot: list[int],
+    seed: int,
 ) -> list[dict[str, Any]]:
     """Rows for A1.1 and A1.2.
 
     The (vocabulary, d_model) table is drawn normal; `negative_zero` is the row and column that get −0.0, `infinite_row`
     the row that gets an infinity in that column, `two_hot` the rows that the two-hot control points at.
     """
-    table = np.random.Generator(np.random.PCG64(seed)).standard_normal((vocabulary, d_model))
-    one_hot = np.eye(vocabulary)
+    drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal((vocabulary, d_model))
     row, column = negative_zero
-    with_zero, with_infinity = table.copy(), table.copy()
-    with_zero[row, column] = -0.0
-    with_infinity[infinite_row, column] = np.inf
-    as_printed = {"vocabulary": vocabulary, "d_model": d_model} == PRINTED
-    drawn = "drawn table, no −0.0 and no infinity"
-    rational = RATIONAL.matmul(RATIONAL.array(np.eye(vocabulary, dtype=int)), RATIONAL.array(table))
-    rows = [
-        case(
-            "A1.1",
-            "every row of the table",
-            "exact",
-            "entries of the product that are not the table's",
-            int(np.count_nonzero(rational != RATIONAL.array(table))),
-            "==",
-            0,
-            bound_source="rational arithmetic on the stored numbers",
-            backend="rational",
-        )
-    ]
-    for run in BACKENDS:
+    first, second = two_hot
+    lookup = Evidence("A1.1", settings, against="row read by its index", source=EXACT_SUM)
+    exact = RATIONAL.array(drawn)
+    product = RATIONAL.matmul(RATIONAL.array(np.eye(vocabulary, dtype=int)), exact)
+    lookup.same("entries of the product that are not the table's", product.ravel(), exact.ravel(), by=routes.RATIONAL)
+
+    def differ(run: Any, edit: tuple[int, float] | None = None, hot: tuple[int, ...] | None = None) -> int:
+        """Entries whose bits differ from the row read: every row, or the first of two that are hot.
+
+        `edit` puts a value into one row of the table; where it is an infinity its own row is left out.
+        """
+        table, one_hot = drawn.copy(), np.eye(vocabulary)
+        if edit:
+            table[edit[0], column] = edit[1]
+        read = [i for i in range(vocabulary) if not (edit and np.isinf(edit[1]) and i == edit[0])]
+        if hot:
+            one_hot[hot[0]] = one_hot[list(hot)].sum(axis=0)
         with np.errstate(invalid="ignore"):
-            product = run.matmul(one_hot, table)
-            zero = differing(run.matmul(one_hot, with_zero), with_zero)
-            infinite = run.matmul(one_hot, with_infinity)
-        others = np.arange(vocabulary) != infinite_row
-        infinity = differing(infinite[others], with_infinity[others])
-        both = run.matmul(one_hot[two_hot].sum(axis=0, keepdims=True), table)[0]
-        equal = min(d_model - differing(product[i], table[i]) for i in range(vocabulary))
-        first = run is SEQUENTIAL
+            return differing(run.matmul(one_hot, table)[read], table[read])
 
-        def bits(name: str, count: int, run: Any = run, **extra: Any) -> dict[str, Any]:
-            return case(
-                "A1.1",
-                name,
-                "floating",
-                "entries whose bits differ from the row read",
-                count,
-                "bitwise",
-                0,
-                bound_source=EXACT_SUM,
-                backend=run.name,
-                **extra,
-            )
-
-        def broken(name: str, count: int, run: Any = run) -> dict[str, Any]:
-            return case(
-                "A1.1",
-                name,
-                "control",
-                "entries whose bits differ from the row read",
-                count,
-                ">=",
-                1,
-                bound_source="bit for bit",
-                backend=run.name,
-            )
-
-        rows += [
-            case(
-                "A1.1",
-                drawn,
-                "floating",
-                "fewest equal entries in a row",
-                equal,
-                "==",
-                d_model,
-                scope="conditioned",
-                bound_source=EXACT_SUM,
-                printed="24",
-                backend=run.name,
-                headline=first,
-                applicable=as_printed,
-            ),
-            case(
-                "A1.1",
-                drawn,
-                "floating",
-                "worst difference",
-                float(np.abs(product - table).max()),
-                "==",
-                0,
-                scope="conditioned",
-                bound_source=EXACT_SUM,
-                printed="0",
-                backend=run.name,
-                applicable=as_printed,
-            ),
-            bits(f"{drawn}, every row", differing(product, table), scope="conditioned"),
-            bits(f"table with −0.0 in row {row}", zero),
-            bits(f"table with an infinity in row {infinite_row}, the other rows", infinity),
-            broken("a −0.0 in the table comes back as +0.0", zero),
-            broken("an infinity in another row comes back as NaN", infinity),
-            broken("two-hot vector, against the first of its rows", differing(both, table[two_hot[0]])),
-        ]
-    products, reads = _products(vocabulary, table, two_hot[0])
-    rows += [
-        case(
-            "A1.2",
-            "one-hot product, executed on numbers that count",
-            "exact",
-            "multiplications",
-            products,
-            "==",
-            vocabulary * d_model,
-            bound_source="entries of the table",
-            printed="696",
-            headline=True,
-            applicable=as_printed,
-            backend="rational",
-        ),
-        case(
-            "A1.2",
-            "indexed read, executed on numbers that count",
-            "exact",
-            "multiplications",
-            reads,
-            "==",
-            0,
-            bound_source="a read computes nothing",
-            backend="rational",
-        ),
-    ]
-    return rows
+    quantity = "entries whose bits differ from the row read"
+    for run in BACKENDS:
+        here = lookup.of(by=routes.ARITHMETICS[run.name])
+        equal = min(d_model - differing(run.matmul(np.eye(vocabulary), drawn)[i], drawn[i]) for i in range(vocabulary))
+        here.prints("fewest equal entries in a row", equal, Printed("24", TABLE), scope="conditioned",
+                    headline=run is SEQUENTIAL, key=f"equal_{run.name}")  # fmt: skip
+        here.equal(quantity, differ(run), 0, scope="conditioned", tried="no −0.0, no infinity", leg="floating")
+        here.equal(quantity, differ(run, edit=(row, -0.0)), 0, tried="a −0.0 in the table", leg="floating",
+                   key=f"zero_{run.name}")  # fmt: skip
+        here.equal(quantity, differ(run, edit=(infinite_row, np.inf)), 0, tried="an infinity in another row",
+                   leg="floating", key=f"infinity_{run.name}")  # fmt: skip
+        here.control("two rows hot", quantity, lambda run=run, **change: differ(run, **change),
+                     {"hot": (first, second)}, exactly(0))  # fmt: skip
+    cost = Evidence("A1.2", settings, unit="multiplication", by=routes.ENUMERATION, against=routes.FORMULA)
+    cost.prints(
+        "multiplications of one one-hot product", products(drawn, [first]), Printed("696", TABLE), headline=True
+    )
+    cost.equal("multiplications", products(drawn, [first]), vocabulary * d_model, source="entries of the table",
+               key="products")  # fmt: skip
+    cost.control("the row read by its index", "multiplications", lambda **change: products(drawn, [first], **change),
+                 {"by_index": True}, exactly(vocabulary * d_model), exactly(0))  # fmt: skip
+    return lookup.rows + cost.rows
