@@ -62,7 +62,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "window": 4096,
     },
 }
-HOSTILE = '<script>alert("1")</script>](x)&'
+HOSTILE = '=<script>alert("1")</script>](x)&'
 RECIPES = {
     "adamw-fp32": {
         "weights": "fp32",

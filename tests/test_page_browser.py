@@ -2,7 +2,9 @@
 
 import csv
 import io
+import math
 import os
+import re
 import shutil
 from fractions import Fraction
 
@@ -152,6 +154,14 @@ def test_exact_figures_show_every_digit(opened):
     assert cell.is_visible()
 
 
+def downloaded(page, box, name=None) -> list[dict[str, str]]:
+    """Rows of the CSV that a table gives."""
+    with page.expect_download() as download:
+        box.get_by_role("button", name="Download").click()
+    assert name is None or download.value.suggested_filename == name
+    return list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"))))
+
+
 def test_sort_filter_and_download(opened):
     page = opened("#table-ledger-matmul")
     box = page.locator("#table-ledger-matmul")
@@ -167,10 +177,7 @@ def test_sort_filter_and_download(opened):
     assert shown[0] > 2**53 / 100
     box.locator("input[type=search]").fill("llama decode head")
     assert box.locator("tbody tr").count() == 2
-    with page.expect_download() as download:
-        box.get_by_role("button", name="Download").click()
-    assert download.value.suggested_filename == "ledger-matmul.csv"
-    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"))))
+    rows = downloaded(page, box, "ledger-matmul.csv")
     assert [(row["model"], row["phase"], row["component"]) for row in rows] == [("llama-3-8b", "decode", "head")] * 2
     assert {row["flops [FLOP]"] for row in rows} == {str(2 * 128256 * 4096)}
 
@@ -180,11 +187,57 @@ def test_small_tables_sort_and_download_exact_values(opened):
     table = page.locator("#summary-parameters")
     table.locator("thead th button").nth(1).click()
     assert table.locator("tbody tr").first.inner_text().startswith("teaching")
-    with page.expect_download() as download:
-        table.get_by_role("button", name="Download").click()
-    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"))))
+    rows = downloaded(page, table)
     assert [row["parameters"] for row in rows] == ["889600", "8030261248", "46702792704"]
-    assert rows[2]["model"] == report_tables.HOSTILE
+    assert rows[2]["model"] == "'" + report_tables.HOSTILE  # no spreadsheet runs it
+
+
+def test_every_small_table_downloads_plain_numbers(opened):
+    page = opened()
+    texts = page.evaluate(
+        """async () => {
+            const made = [];
+            const link = URL.createObjectURL;
+            URL.createObjectURL = (blob) => (made.push(blob), link(blob));
+            HTMLAnchorElement.prototype.click = () => {};
+            const names = [...document.querySelectorAll(".table")].map((box) => {
+                box.querySelector(".tools button[aria-label^=Download]").click();
+                return box.id;
+            });
+            return Object.fromEntries(await Promise.all(made.map(async (blob, i) => [names[i], await blob.text()])));
+        }"""
+    )
+    assert len(texts) > 15
+    for name, text in texts.items():
+        for row in csv.DictReader(io.StringIO(text)):
+            for label, value in row.items():
+                assert not re.search(r"^\u2212|\u00d7 10|^\d+,\d{3}", value), (name, label, value)
+                if label.endswith((", low", ", high")):
+                    assert value == "" or math.isfinite(float(value)), (name, label, value)
+    fits = list(csv.DictReader(io.StringIO(texts["summary-fit"])))
+    assert {row["context [small-24gb]"] for row in fits} == {"256", "8192", "no"}
+
+
+def test_intervals_sort_by_their_ends(opened):
+    page = opened()
+    table = page.locator("#summary-classification")
+    labels = table.locator("thead th").all_inner_texts()
+    column = next(index for index, label in enumerate(labels) if label.startswith("interval"))
+    table.locator("thead th button").nth(column).click()
+    lows = [float(row["interval [nat/token], low"]) for row in downloaded(page, table)]
+    assert lows == sorted(lows)
+    assert len(set(lows)) == 3
+
+
+def test_filter_takes_words_that_stand_together_for_one(opened):
+    page = opened("#table-ledger-parameters")
+    box = page.locator("#table-ledger-parameters")
+    box.locator("input[type=search]").fill("Llama 3 8B")
+    assert set(box.locator("tbody td:first-child").all_inner_texts()) == {"llama-3-8b"}
+    box.locator("input[type=search]").fill("Llama 3 8B head")
+    assert box.locator("tbody tr").count() == 1
+    box.locator("input[type=search]").fill("nothing of this")
+    assert box.locator("tbody tr").count() == 0
 
 
 def test_copy_puts_the_rows_on_the_clipboard(opened):

@@ -282,7 +282,7 @@ EDITS = {
     # the page's parts
     "the template": (append("src/transformer_ledger/report/page.html.j2", "<!-- -->\n"), PAGE),
     "the style sheet": (append("src/transformer_ledger/report/style.css", "\n"), PAGE),
-    "the script": (append("src/transformer_ledger/report/script.js", "\n"), PAGE),
+    "the script": (append("src/transformer_ledger/report/script/tables.js", "\n"), PAGE),
 }
 
 

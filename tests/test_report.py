@@ -401,7 +401,7 @@ def test_fit_shows_the_first_types_on_every_device(tables):
 
 
 def test_models_that_do_not_fit_say_no(html):
-    row = re.search(r'<tr><th scope="row">&lt;script.*?</tr>', section(html, "summary-fit"), re.S)[0]
+    row = re.search(r'<tr><th scope="row">=&lt;script.*?</tr>', section(html, "summary-fit"), re.S)[0]
     assert row.count('title="the weights alone do not fit"') == 1
     assert 'title="the model’s whole context"' in row
 

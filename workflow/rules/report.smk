@@ -1,6 +1,6 @@
 # What people read: the page, the provenance of every file, the closing summary.
-REPORT = os.path.relpath(SOURCE / "transformer_ledger/report")
-PAGE = [f"{REPORT}/{name}" for name in ("page.html.j2", "style.css", "script.js")]
+REPORT = SOURCE / "transformer_ledger/report"
+PAGE = sorted(os.path.relpath(path) for path in REPORT.rglob("*") if path.suffix in (".j2", ".css", ".js"))
 
 
 rule report:

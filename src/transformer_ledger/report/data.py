@@ -15,6 +15,8 @@ CASES = (
     Column("measured", "number", "measured value", "see unit"),
     Column("relation", "string", "how measured is held against expected"),
     Column("expected", "number", "value or bound", "see unit"),
+    Column("lower", "number", "least value of an interval", "see unit"),
+    Column("upper", "number", "largest value of an interval", "see unit"),
     Column("unit", "string", "unit of measured and expected"),
     Column("holds", "bool", "the relation holds; for a control: the break was seen"),
     Column("bound_source", "string", "where the expected value or bound comes from"),
@@ -26,9 +28,7 @@ KINDS = {"string": "text", "bool": "bool", "int64": "number", "float64": "number
 
 def columns_of(name: str, rows: Sequence[Mapping[str, Any]] = ()) -> tuple[Column, ...]:
     """Columns of a table of results/ that hold anything in `rows`, as its schema orders and explains them."""
-    if name == "cases":
-        return CASES
-    schema = TABLES.get(name) or TABLES.get(name.split("/")[0], ())
+    schema = CASES if name == "cases" else TABLES.get(name) or TABLES.get(name.split("/")[0], ())
     return tuple(column for column in schema if any(row.get(column.name) not in (None, "") for row in rows))
 
 

@@ -66,6 +66,8 @@ MODULE_TITLES = {
     "architecture": "The texts’ closed forms",
     "conventions": "Other conventions",
 }
+SCRIPTS = ("elements", "appearance", "tables", "navigation", "calculator", "start")
+"""Modules of the page's script: `elements` comes first, for all use it, and `start` last."""
 MARKS = {
     "confirmed": "✓",
     "conditional": "◐",
@@ -588,20 +590,30 @@ def cases_data(verification: Tables, limit: int) -> dict[str, dict[str, Any]]:
             room = max(0, limit - len(decisive))
             sample = {rest[i * len(rest) // room] for i in range(room)} if room and rest else set()
             kept = [rows[i] for i in sorted({*decisive[:limit], *sample})]
-        out[claim] = encoded(kept, columns_of("cases")) | {"total": len(rows)}
+        out[claim] = encoded(kept, columns_of("cases", kept)) | {"total": len(rows)}
     return out
 
 
 def _case(row: Row) -> dict[str, Any]:
     expected = row["expected_exact"] if row["expected_exact"] is not None else row["expected"]
-    if row["relation"] == "in":
-        expected = f"[{numbers.short(row['lower'], 6)}, {numbers.short(row['upper'], 6)}]"
     relation = "differing bits" if row["relation"] == "bitwise" else row["relation"]
     measured = row["measured_exact"] if row["measured_exact"] is not None else row["measured"]
     return {
         **{
             key: row[key]
-            for key in ("leg", "scope", "backend", "case", "quantity", "unit", "bound_source", "holds", "headline")
+            for key in (
+                "leg",
+                "scope",
+                "backend",
+                "case",
+                "quantity",
+                "lower",
+                "upper",
+                "unit",
+                "bound_source",
+                "holds",
+                "headline",
+            )
         },
         "measured": measured,
         "relation": relation,
@@ -716,7 +728,7 @@ def compute(
             "start": {**start, **whatif.first_recipe(recipes), "device": device},
         },
     }
-    scripts = [whatif.script(models, recipes), _file("script.js")]
+    scripts = [whatif.script(models, recipes), "\n".join(_file(f"script/{name}.js") for name in SCRIPTS)]
     return (
         _environment()
         .get_template("page.html.j2")

@@ -1,0 +1,8 @@
+/* Last of all, when everything that a link can lead to is there. */
+(() => {
+  const { land, follow } = navigation;
+
+  addEventListener("hashchange", land);
+  land();
+  follow();
+})();
