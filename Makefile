@@ -1,13 +1,14 @@
 # make results   set up .venv and run the pipeline
 # make test      the same set-up with the test extra, the checks, then the whole suite
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
+# make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
 CORES ?= 8
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH
 
-.PHONY: results test check bench clean dictionary
+.PHONY: results test check mutants bench clean dictionary
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -21,6 +22,9 @@ check: $(VENV)/test.stamp
 	snakefmt --check Snakefile workflow
 	mypy
 	snakemake --lint
+
+mutants: $(VENV)/test.stamp
+	python tests/mutation.py
 
 bench: $(VENV)/results.stamp
 	python benchmarks/run.py

@@ -7,50 +7,49 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformer_ledger.claims.claim import VERDICTS
+from transformer_ledger.evidence import CONTROL
 
 Rows = Sequence[Mapping[str, Any]]
+Tables = Mapping[str, Rows]
+READS = ("claims", "verification", "ledger", "experiment", "study")
+"""Kinds of tables in which a run can be surprised."""
 
 
-def surprises(claims: Rows, verification: Mapping[str, Rows], ledger: Mapping[str, Rows]) -> list[str]:
-    """One line for each unregistered verdict, each control that did not break and each ledger that differs."""
+def surprises(*, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables) -> list[str]:
+    """One line for each unregistered verdict, unbroken control, ledger that differs and row outside its bound."""
     found = [
         f"{row['claim']}: {row['verdict']} instead of {row['registered']} ({row['statement']})"
-        for row in claims
+        for row in claims.get("claims", [])
         if row["surprise"]
     ]
     for name, rows in verification.items():
         found += [
             f"{row['claim']}: the control “{row['case']}” of {name} did not break the claim"
             for row in rows
-            if row["leg"] == "control" and not row["holds"]
+            if row["leg"] == CONTROL and not row["holds"]
         ]
     for name, rows in ledger.items():
         off = [row for row in rows if row.get("difference")]
         if off:
             models = ", ".join(sorted({str(row["model"]) for row in off}))
             found.append(f"ledger {name}: {len(off)} of {len(rows)} rows differ from the executed model ({models})")
+    for kind, tables in (("experiment", experiment), ("study", study)):
+        found += [
+            f"{kind} {name}: {row['case']} is outside its bound"
+            for name, rows in tables.items()
+            for row in rows
+            if row.get("holds") is False
+        ]
     return found
 
 
-def compute(
-    *,
-    claims: Mapping[str, Rows],
-    verification: Mapping[str, Rows],
-    ledger: Mapping[str, Rows],
-    experiment: Mapping[str, Rows],
-) -> str:
+def compute(*, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables) -> str:
     """The text of the summary; its last line begins with `surprises: 0` where there are none."""
     rows = claims["claims"]
     counts = Counter(row["verdict"] for row in rows)
     compared = [row for table in ledger.values() for row in table if row.get("difference") is not None]
     held = [row for table in experiment.values() for row in table if "holds" in row]
-    found = surprises(rows, verification, ledger)
-    found += [
-        f"experiment {name}: {row['case']} is outside its bound"
-        for name, table in experiment.items()
-        for row in table
-        if row.get("holds") is False
-    ]
+    found = surprises(claims=claims, verification=verification, ledger=ledger, experiment=experiment, study=study)
     lines = [
         "",
         "Transformer Ledger",

@@ -746,13 +746,9 @@ def compute(
             marks=MARKS,
             meanings=MEANINGS,
             texts=claims_shown(rows),
-            surprises=surprises(rows, verification, ledger)
-            + [
-                f"experiment {name}: {row['case']} is outside its bound"
-                for name, t in experiment.items()
-                for row in t
-                if row.get("holds") is False
-            ],
+            surprises=surprises(
+                claims=claims or {}, verification=verification, ledger=ledger, experiment=experiment, study=study
+            ),
             differ=differ,
             compared=compared,
             held=len(held),
