@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from transformer_ledger import tables
+from transformer_ledger import bounds, tables
 from transformer_ledger.experiment import blocked_softmax, rope_dot_product
 from transformer_ledger.reference import online_softmax
 from transformer_ledger.reference.precision import ARITHMETICS, BF16, FP32, FP64, RATIONAL, round_bf16
@@ -83,6 +83,9 @@ def test_printed_blocked_softmax(blocked: dict[str, list[dict[str, Any]]]) -> No
         # 2.609238668786299215080123312502…, the reference's own digits
         assert row["reference_decimal"].startswith("2.60923866878629921508012331")
         assert math.isnan(row["naive"])
+        assert row["dense"] == pytest.approx(2.609238668786299, rel=1e-15)
+        assert row["blocked"] == pytest.approx(2.609238668786299, rel=1e-15)
+        assert 0 < max(row["dense_error"], row["blocked_error"]) < 1e-15
         assert row["difference"] < 1e-14
 
 
@@ -108,6 +111,21 @@ def test_every_case_is_within_its_bound_and_the_bounds_tell_something(
         assert all(row["difference"] <= row["bound"] for row in rows)
         for dtype, own in tables.by(rows, "dtype").items():
             assert 1e-3 <= max(_ratio(row) for row in own) <= 1, dtype
+
+
+def test_a_bound_as_wide_as_the_value_decides_nothing(
+    rotated: list[dict[str, Any]], blocked: dict[str, list[dict[str, Any]]]
+) -> None:
+    assert bounds.decides(0.1, 1.0)
+    assert bounds.decides(0.0, 0.0)
+    assert not bounds.decides(0.11, 1.0)
+    assert not bounds.decides(math.inf, 1.0)
+    for rows in (rotated, blocked["experiment/blocked_softmax"]):
+        for row in rows:
+            size = row.get("size", abs(row["reference"]))
+            assert row["decisive"] == (row["bound"] <= size / 10), row
+    printed = [row for row in rotated if row["case"] == "printed"]
+    assert {row["dtype"]: row["decisive"] for row in printed} == {"fp64": True, "fp32": True, "bf16": False}
 
 
 def test_tables_take_the_rows(

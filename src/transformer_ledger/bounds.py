@@ -36,6 +36,10 @@ LIBRARY_ULPS = 4
 # vectorised double precision functions (release notes of 1.22). An ulp is at most 2u times the value. [H, section 2.1]
 LIBRARY = 2.0 * LIBRARY_ULPS
 
+DECISIVE_SHARE = 0.1
+"""A bound wider than a tenth of what it bounds leaves not one digit fixed: wrong results would pass it, so it decides
+nothing, and what it bounds is shown but not counted."""
+
 ADJOINTS_AT_ONCE = 64  # entries of a result that one reverse sweep serves: memory, no effect on the value
 
 
@@ -75,6 +79,11 @@ def nearest(difference: ArrayLike, bound: ArrayLike) -> tuple[float, float]:
         ratio = np.where(off > 0, off / most, 0.0)
     entry = int(np.argmax(np.where(np.isnan(off) | np.isnan(most), np.inf, ratio)))
     return float(off[entry]), float(most[entry])
+
+
+def decides(bound: float, size: float) -> bool:
+    """Whether a bound tests a result of this size: it is at most DECISIVE_SHARE of it, or both are 0."""
+    return bool(bound <= DECISIVE_SHARE * size)
 
 
 Adjoint = Callable[[Array], Array]

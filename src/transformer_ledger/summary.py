@@ -13,6 +13,7 @@ Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
 READS = ("claims", "verification", "ledger", "experiment", "study")
 """Kinds of tables in which a run can be surprised."""
+NAMED = ("case", "length", "dtype", "logits", "tensor", "quantity")  # columns that name a row of an experiment or study
 
 
 def surprises(*, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables) -> list[str]:
@@ -35,7 +36,7 @@ def surprises(*, claims: Tables, verification: Tables, ledger: Tables, experimen
             found.append(f"ledger {name}: {len(off)} of {len(rows)} rows differ from the executed model ({models})")
     for kind, tables in (("experiment", experiment), ("study", study)):
         found += [
-            f"{kind} {name}: {row['case']} is outside its bound"
+            f"{kind} {name}: {', '.join(str(row[key]) for key in NAMED if key in row)} is outside its bound"
             for name, rows in tables.items()
             for row in rows
             if row.get("holds") is False
@@ -48,7 +49,8 @@ def compute(*, claims: Tables, verification: Tables, ledger: Tables, experiment:
     rows = claims["claims"]
     counts = Counter(row["verdict"] for row in rows)
     compared = [row for table in ledger.values() for row in table if row.get("difference") is not None]
-    held = [row for table in experiment.values() for row in table if "holds" in row]
+    held = [row for table in experiment.values() for row in table if row.get("decisive")]
+    judged = [row for table in study.values() for row in table if row.get("holds") is not None]
     found = surprises(claims=claims, verification=verification, ledger=ledger, experiment=experiment, study=study)
     lines = [
         "",
@@ -57,6 +59,7 @@ def compute(*, claims: Tables, verification: Tables, ledger: Tables, experiment:
         f"  {len(compared):,} ledger rows held against executed models, "
         f"{sum(row['difference'] != 0 for row in compared):,} differ",
         f"  {len(held):,} experiment cases, {sum(not row['holds'] for row in held):,} outside their bound",
+        f"  {len(judged):,} errors of blocked attention, {sum(not row['holds'] for row in judged):,} beyond what is allowed",
         "  page: results/report.html",
         f"  surprises: {len(found)}",
         *(f"    {line}" for line in found),

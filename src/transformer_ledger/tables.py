@@ -287,6 +287,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         reference_decimal | string | | the high-precision value to ten digits fewer than it was computed with
         difference | float64 | | largest of the three distances from the reference
         bound | float64 | | largest of the three a-priori rounding bounds
+        decisive | bool | | bound is at most a tenth of the reference: a wider one would let wrong results pass, and the row is shown but not counted
         holds | bool | | each of the three is within its bound of the reference
     """),
     "experiment/blocked_softmax": _columns("""
@@ -297,13 +298,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | precision of the computation
         pass | string | | forward or backward
         quantity | string | | output, score gradient or value gradient
-        dense | float64 | | largest distance of the dense form from the reference
-        blocked | float64 | | largest distance of the blocked form from the reference
-        reference | float64 | | value of the (first) output or gradient entry, rounded from the high-precision one
-        reference_decimal | string | | the same to ten digits fewer than it was computed with
+        dense | float64 | | the dense form's value, first entry of the output or gradient
+        blocked | float64 | | the blocked form's value of the same entry
+        reference | float64 | | the same entry, rounded from the high-precision value for the inputs as stored in this precision
+        reference_decimal | string | | the high-precision value to ten digits fewer than it was computed with
+        dense_error | float64 | | largest distance of the dense form from the reference, over the entries
+        blocked_error | float64 | | largest distance of the blocked form from the reference, over the entries
         naive | float64 | | the same from exponentials with no maximum taken off, in fp64: NaN where they overflow or all vanish
         difference | float64 | | largest distance between dense and blocked
         bound | float64 | | largest a-priori rounding bound on difference, over the entries
+        size | float64 | | largest entry of the reference, without its sign
+        decisive | bool | | bound is at most a tenth of size: a wider one would let wrong results pass, and the row is shown but not counted
         ratio | float64 | | largest distance from the reference over its bound, over the entries of both forms
         holds | bool | | every entry of both forms is within its bound of the reference
     """),

@@ -114,6 +114,7 @@ def rows_of(
         far, near = exact[i].distance(dense[i]), exact[i].distance(read[i])
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = np.concatenate([(far / dense_bound[i]).ravel(), (near / read_bound[i]).ravel()])
+        bound, size = (dense_bound[i] + read_bound[i]).max(), np.abs(exact[i].high).max()
         rows.append(
             {
                 "case": case,
@@ -123,13 +124,17 @@ def rows_of(
                 "dtype": arithmetic.name,
                 "pass": direction,
                 "quantity": quantity,
-                "dense": far.max(),
-                "blocked": near.max(),
+                "dense": float(dense[i].ravel()[0]),
+                "blocked": float(read[i].ravel()[0]),
                 "reference": exact[i].high.ravel()[0],
                 "reference_decimal": exact[i].decimal,
+                "dense_error": far.max(),
+                "blocked_error": near.max(),
                 "naive": naive if quantity == "output" else None,
                 "difference": apart.max(),
-                "bound": (dense_bound[i] + read_bound[i]).max(),
+                "bound": bound,
+                "size": size,
+                "decisive": bounds.decides(bound, size),
                 "ratio": np.nanmax(ratios) if np.isfinite(ratios).any() else 0.0,
                 "holds": bool((far <= dense_bound[i]).all() and (near <= read_bound[i]).all()),
             }

@@ -112,6 +112,7 @@ def row(
     pairs = [computed(m, n), computed(None, n - m), computed(m + shift, n + shift)]
     with mpmath.workdps(digits):
         distances = [float(abs(mpmath.mpf(value) - exact)) for value, _ in pairs]
+    bound = max(bound for _, bound in pairs)
     return {
         "case": case,
         "pairing": pairing,
@@ -126,7 +127,8 @@ def row(
         "reference": float(exact),
         "reference_decimal": mpmath.nstr(exact, digits - 10),
         "difference": max(distances),
-        "bound": max(bound for _, bound in pairs),
+        "bound": bound,
+        "decisive": bounds.decides(bound, abs(float(exact))),
         "holds": all(distance <= bound for distance, (_, bound) in zip(distances, pairs, strict=True)),
     }
 

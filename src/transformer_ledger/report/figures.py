@@ -278,14 +278,15 @@ def _experiment(rows: Rows, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "inputs": inputs,
         "printed": printed,
-        "cases": len(rows),
+        "cases": sum(row["decisive"] for row in rows),
         "outside": sum(not row["holds"] for row in rows),
         "dtypes": [
             {
                 "dtype": dtype,
-                "cases": len(own),
-                "difference": max((row["difference"] for row in own if row["difference"] is not None), default=None),
-                "ratio": max((_ratio(row) for row in own), default=None),
+                "cases": sum(row["decisive"] for row in own),
+                "undecided": sum(not row["decisive"] for row in own),
+                "difference": max((row["difference"] for row in own if row["decisive"]), default=None),
+                "ratio": max((_ratio(row) for row in own if row["decisive"]), default=None),
                 "outside": sum(not row["holds"] for row in own),
             }
             for dtype, own in by(rows, "dtype").items()
