@@ -161,13 +161,24 @@ def test_a_misjudged_change_refutes(classified):
 
 def test_attention_errors():
     rows = attention.compute(
-        [{"length": 70, "causal": True, "kv_heads": 1}], 2, 16, ["fp32", "bf16"], {"ordinary": 1.0, "peaky": 16.0},
-        {"queries": 16, "keys": 32}, 0,
+        [{"queries": queries, "length": 70, "causal": True, "kv_heads": 1} for queries in (None, 33)], 2, 16,
+        ["fp32", "bf16"], {"ordinary": 1.0, "peaky": 16.0}, {"queries": 16, "keys": 32}, 2.0, 0,
     )  # fmt: skip
     assert {row["method"] for row in rows} == {"naive", "blocked", "fused"}
     for row in rows:
         limit = 1e-5 if row["dtype"] == "fp32" else 2e-2 if row["method"] != "naive" else 1.0
         assert 0 < row["relative_rms_error"] < limit, row
+        assert row["holds"] is (True if row["method"] == "blocked" else None)
+
+
+def test_a_larger_error_is_not_accepted():
+    exact = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    got = {"naive": exact + 1, "blocked": exact + 3e-6, "fused": exact + 1e-6}
+    for allowed, holds in ((4.0, True), (2.9, False)):
+        rows = {row["method"]: row for row in attention.judged(exact, got, allowed)}
+        assert [rows[method]["holds"] for method in got] == [None, holds, None]
+    assert attention.judged(exact, {**got, "blocked": exact * torch.nan}, 1e9)[1]["holds"] is False
+    assert attention.judged(exact, {**got, "fused": exact}, 2.0)[1]["holds"] is None  # nothing to be compared with
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 9])

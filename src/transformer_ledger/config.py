@@ -628,7 +628,7 @@ def _relations(value: Any, part: Schema, key: Key, problems: _Problems) -> None:
             single = relation in _ITEM_RELATIONS and isinstance(item, list)
             for number, a in enumerate(item if single else [item]):
                 for b in _others(value, path.split("."), flat=relation not in ("x-among", *_LIST_RELATIONS)):
-                    if not fits(a, b):
+                    if a is not None and not fits(a, b):
                         place = (*below, number) if single else below
                         problems.add(place, f"{_shown(a)} does not fit {path} {_shown(b)}; allowed: {words} {path}")
 

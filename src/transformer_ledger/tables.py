@@ -362,7 +362,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "study/attention": _columns("""
         case | string | | shapes, mask and grouping
-        length | int64 | token | queries, and keys
+        queries | int64 | token | queries, the last of the sequence
+        length | int64 | token | keys
         dtype | string | | of inputs and outputs
         logits | string | | ordinary or peaky (scores so many times larger)
         method | string | | naive, blocked (ours) or fused (torch's kernel)
@@ -371,6 +372,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         largest_error | float64 | | largest distance from fp64
         largest_value | float64 | | largest fp64 value
         ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel; null where that is 0
+        allowed_ratio | float64 | | most that ratio_to_fused of blocked attention may be, fixed before (study.attention.allowed_ratio); null for the others
+        holds | bool | | ratio_to_fused is no more than allowed_ratio; null where there is nothing to judge
     """),
     "study/extension": _columns("""
         variant | string | | base, rope, gqa, rmsnorm, gated or modern (all four)
