@@ -363,7 +363,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "study/attention": _columns("""
         case | string | | shapes, mask and grouping
         queries | int64 | token | queries, the last of the sequence
-        length | int64 | token | keys
+        length | int64 | token | length of the sequence, its keys
         dtype | string | | of inputs and outputs
         logits | string | | ordinary or peaky (scores so many times larger)
         method | string | | naive, blocked (ours) or fused (torch's kernel)
