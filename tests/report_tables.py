@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from transformer_ledger.cases import case
@@ -250,12 +251,18 @@ def timing() -> dict[str, Any]:
     """Made-up rows by the clock: blocked attention at two lengths, and a product whose time outgrows its count."""
 
     def timed(
-        case: str, part: str, flops: int, seconds: float, baseline: str | None, ratios: tuple[float, float] | None
-    ):
+        case: str, part: str, flops: int, seconds: float, baseline: str | None, ratios: tuple[float, float] | None,
+        **parameters: Any,
+    ):  # fmt: skip
         return _row(
             "timing",
             case=case,
             part=part,
+            parameters=json.dumps(parameters),
+            warmups=1,
+            interleaved=4,
+            spread=0.05,
+            spread_wanted=0.1,
             flops=flops,
             bytes_moved=2**20,
             flops_per_byte=flops / 2**20,
@@ -271,6 +278,9 @@ def timing() -> dict[str, Any]:
             baseline=baseline,
             expected_ratio=ratios and ratios[0],
             measured_ratio=ratios and ratios[1],
+            ratio_low=ratios and 0.9 * ratios[1],
+            ratio_high=ratios and 1.1 * ratios[1],
+            outcome=ratios and "longer",
             peak_bytes=flops // 100,
             threads=1,
             device="cpu",
@@ -286,14 +296,17 @@ def timing() -> dict[str, Any]:
                 factor * T * T * 1e-8,
                 f"fused, T {T}, fp32" if method == "blocked" else None,
                 (1.0, factor) if method == "blocked" else None,
+                method=method,
+                length=T,
+                dtype="fp32",
             )
             for T in (512, 1024)
             for method, factor in lengths.items()
         ],
         "matmul_scaling": [
-            timed("B 1, T 512", "softmax", 10**9, 0.01, None, None),
-            timed("B 1, T 1024", "softmax", 4 * 10**9, 0.155, "B 1, T 512", (4.0, 15.5)),
-            timed("B 2, T 512", "softmax", 2 * 10**9, 0.021, "B 1, T 512", (2.0, 2.1)),
+            timed("B 1, T 512", "softmax", 10**9, 0.01, None, None, batch=1, length=512),
+            timed("B 1, T 1024", "softmax", 4 * 10**9, 0.155, "B 1, T 512", (4.0, 15.5), batch=1, length=1024),
+            timed("B 2, T 512", "softmax", 2 * 10**9, 0.021, "B 1, T 512", (2.0, 2.1), batch=2, length=512),
         ],
     }
 

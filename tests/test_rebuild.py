@@ -237,7 +237,7 @@ EDITS = {
         put("experiment", "blocked_softmax", "printed", "scores", value=[1000, 1001, 999, 1003]),
         {"experiment/blocked_softmax"} | PAGE,
     ),
-    "a timing": (put("timing", "norms", "repeats", value=4), {"timing/norms"} | PAGE),
+    "a timing": (put("timing", "norms", "repeats", "spread", value=0.2), {"timing/norms"} | PAGE),
     "the checkpoint's training": (
         put("study", "checkpoint", "programme", "steps", value=361),
         TRAINED | CLAIMS,

@@ -188,7 +188,7 @@ def test_a_wrong_job_is_one_message(tmp_path, monkeypatch, capsys, case):
 
 
 def test_too_little_memory_is_one_message(tmp_path):
-    settings = {"d_model": 8, "heads": 1, "batch": 4096, "length": 65536, "repeats": 3, "seed": 0}  # 64 TiB of scores
+    settings = {"d_model": 8, "heads": 1, "batch": 4096, "length": 65536, "repeats": {}, "seed": 0}  # 64 TiB of scores
     spec = json.dumps({"settings": settings, "inputs": {}})
     command = [
         sys.executable,

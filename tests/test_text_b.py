@@ -438,11 +438,14 @@ def test_peak_bytes_sees_what_is_held_at_once() -> None:
     assert 4004 <= machine.peak_bytes(lone) < 4100
 
 
+REPEATS = {"least": 5, "most": 6, "spread": 1.0}
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "cases"),
     [
-        ("matmul_scaling", {"d_model": 16, "heads": 2, "batch": 1, "length": 8, "repeats": 2, "seed": 0}, 3),
-        ("norms", {"widths": [8, 16], "rows": 4, "repeats": 2, "seed": 0}, 4),
+        ("matmul_scaling", {"d_model": 16, "heads": 2, "batch": 1, "length": 8, "repeats": REPEATS, "seed": 0}, 3),
+        ("norms", {"widths": [8, 16], "rows": 4, "repeats": REPEATS, "seed": 0}, 4),
     ],
 )
 def test_timed_jobs_give_their_rows(monkeypatch: pytest.MonkeyPatch, name: str, settings: Any, cases: int) -> None:

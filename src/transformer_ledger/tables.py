@@ -253,6 +253,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "timing": _columns("""
         case | string | | what was timed, with its sizes
         part | string | | what runs: a product, a norm, a kernel
+        parameters | string | | what the case says in words, as JSON with sorted keys
         flops | decimal128(38,0) | FLOP | operations, written down before the measurement
         bytes_moved | int64 | byte | inputs read and outputs written once, planes of scores as often as they are; written down before the measurement
         flops_per_byte | float64 | FLOP/byte | arithmetic intensity
@@ -260,14 +261,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
         peak_bytes_per_second | float64 | byte/s | best rate of a large copy on this machine, same threads
         bottleneck | string | | compute or memory, whichever of the two takes longer at its peak
         expected_seconds | float64 | s | the longer of the two
-        repeats | int64 | | runs timed, interleaved with those of the other cases
+        warmups | int64 | | runs before the timed ones, the last of them under the memory profiler
+        interleaved | int64 | | cases and parts timed in turn with each other, this one among them
+        repeats | int64 | | runs timed; they end when the spread of all that is compared is no more than spread_wanted, or at the configured most
         median_seconds | float64 | s | median run
         q1_seconds | float64 | s | first quartile
         q3_seconds | float64 | s | third quartile
+        spread | float64 | | half the width of the interval of the median (order statistics, at least 90 % where there are 5 runs), over the median
+        spread_wanted | float64 | | spread at which the repeats end
         measured_to_expected | float64 | | median_seconds / expected_seconds
         baseline | string | | case that this one is compared with
         expected_ratio | float64 | | operations over the baseline's
-        measured_ratio | float64 | | median time over the baseline's
+        measured_ratio | float64 | | time over the baseline's, median over the turns, in each of which both ran
+        ratio_low | float64 | | lower end of the interval of measured_ratio (order statistics)
+        ratio_high | float64 | | upper end
+        ratio_confidence | float64 | | exact confidence of that interval
+        outcome | string | | longer, shorter, or no clear difference where the interval reaches over 1
         peak_bytes | int64 | byte | most memory held at once beyond the inputs, from the profiler's memory events
         threads | int64 | | threads of the numerical library
         device | string | | device that ran it

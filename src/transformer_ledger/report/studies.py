@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -249,13 +250,8 @@ def _lengths(charts: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) 
 
 
 def _timed(rows: Rows) -> list[dict[str, Any]]:
-    """Rows of timing/attention with the method, length and type that their case names."""
-    out = []
-    for row in rows:
-        found = re.fullmatch(r"(\w+), T (\d+), (\w+)", row["case"])
-        if found:
-            out.append({**row, "method": found[1], "length": int(found[2]), "dtype": found[3]})
-    return out
+    """Rows of timing/attention with the method, length and type of their case."""
+    return [{**row, **json.loads(row["parameters"])} for row in rows]
 
 
 def _against_length(rows: Rows, quantity: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
@@ -313,6 +309,8 @@ def _doubled(rows: Rows) -> dict[str, Any] | None:
     return {
         "from": before["length"],
         "to": after["length"],
+        "time_low": after["q1_seconds"] / before["q3_seconds"],
+        "time_high": after["q3_seconds"] / before["q1_seconds"],
         **{name: float(after[key]) / float(before[key]) for key, name in quantities.items() if before[key]},
     }
 
@@ -341,22 +339,19 @@ def compared(rows: Rows) -> list[Mapping[str, Any]]:
 
 
 def machine(rows: Rows) -> Mapping[str, Any] | None:
-    """What the machine can do at best, and with how many threads, as the first row has it."""
-    return rows[0] if rows else None
+    """What the machine can do at best, with how many threads and warm-ups, as the first row has it; the repeats of all."""
+    if not rows:
+        return None
+    return {**rows[0], "fewest": min(row["repeats"] for row in rows), "most": max(row["repeats"] for row in rows)}
 
 
 def scaling(rows: Rows) -> Markup | None:
     """What doubling the length, and the batch, does to the time of each part, beside what it does to the count."""
-
-    def sizes(case: str) -> dict[str, int]:
-        return {name: int(value) for name, value in re.findall(r"\b([A-Za-z]+) (\d+)", case)}
-
+    sizes = {row["case"]: json.loads(row["parameters"]) for row in rows}
     groups: dict[str, list[tuple[str, float, float]]] = {}
     for row in compared(rows):
-        own, base = sizes(row["case"]), sizes(row["baseline"])
-        grown = [
-            f"{name} × {short(own[name] / base[name])}" for name in own if name in base and own[name] != base[name]
-        ]
+        own, base = sizes[row["case"]], sizes[row["baseline"]]
+        grown = [f"{name} × {short(own[name] / base[name])}" for name in own if own[name] != base[name]]
         if grown and row["expected_ratio"] is not None and row["measured_ratio"] is not None:
             label = f"{row['part']} ({row['bottleneck']})"
             groups.setdefault(", ".join(grown), []).append((label, row["expected_ratio"], row["measured_ratio"]))

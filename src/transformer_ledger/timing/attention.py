@@ -8,7 +8,7 @@ scores once more).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformer_ledger.timing.machine import Work, measure
@@ -55,7 +55,8 @@ def works(length: int, heads: int, head_dim: int, dtype: str, queries: int, keys
             if name == "naive":
                 moved += PLANES[index] * heads * length * length * BYTES[dtype]
             base = None if name == "fused" else f"fused, T {length}, {dtype}"
-            out.append(Work(f"{name}, T {length}, {dtype}", part, run, operations, moved, base))
+            parameters = {"method": name, "length": length, "dtype": dtype}
+            out.append(Work(f"{name}, T {length}, {dtype}", part, parameters, run, operations, moved, base))
     return out
 
 
@@ -65,11 +66,11 @@ def compute(
     head_dim: int,
     dtypes: Sequence[str],
     blocks: dict[str, int],
-    repeats: int,
+    repeats: Mapping[str, Any],
     threads: int,
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Rows of timing/attention: one sequence, causal, as many key/value heads as query heads."""
+    """Rows of timing/attention: one sequence, causal, as many key/value heads as query heads; `repeats` as machine.Repeats."""
     return measure(
         [
             work

@@ -1,4 +1,4 @@
-"""Timing on this machine: its measured peak and bandwidth, interleaved repeats with quartiles, and peak memory.
+"""Timing on this machine: its measured peak and bandwidth, interleaved repeats with intervals, and peak memory.
 
 A `Work` states its operations and bytes before it is run. From them and the machine's two peaks follows what should
 bind it, and how long it should take (the roofline model: Williams, Waterman, Patterson, CACM 52(4), 2009).
@@ -6,12 +6,16 @@ bind it, and how long it should take (the roofline model: Williams, Waterman, Pa
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from transformer_ledger.progress import Progress
 
 # Before torch is imported: threads that wait for each other sleep soon. Without a limit they spin on a core that another
 # process wants, and a run on a busy machine takes ten times as long.
@@ -20,18 +24,31 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 PEAK_SIZE = 1024  # rows and columns of the square product that measures the peak rate
 COPY_BYTES = 2**27  # of the copy that measures bandwidth: far past the caches
 PEAK_REPEATS = 7
+WARMUPS = 1  # runs of a work before it is timed
+CONFIDENCE = 0.9  # of the interval of a median, at least
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to time: `run` does it once; `baseline` names the case that it is compared with."""
+    """Something to time: `run` does it once; `parameters` are what its case says in words; `baseline` names the case that
+    it is compared with."""
 
     case: str
     part: str
+    parameters: Mapping[str, Any]
     run: Callable[[], Any]
     flops: int
     bytes_moved: int
     baseline: str | None = None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often a work is timed: `least` to `most` times, until its spread is no more than `spread`."""
+
+    least: int
+    most: int
+    spread: float  # see the function of this name
 
 
 def once(run: Callable[[], Any]) -> float:
@@ -69,49 +86,103 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return most
 
 
-def measure(works: Sequence[Work], repeats: int, threads: int = 1) -> list[dict[str, Any]]:
-    """Rows of a timing table: every work run `repeats` times after one warm-up, all of them in turn.
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """An interval for the median of independent values of any one distribution, and its exact confidence.
 
-    Taking turns spreads a drift of the machine over all cases. `threads` as given, whatever the environment says.
+    Its ends are order statistics, the kth from either side: P = 1 − 2·P(Binomial(n, ½) < k) (David and Nagaraja, Order
+    Statistics, 3rd edition, section 7.1). k is the largest that leaves CONFIDENCE, or 1 where there are too few values.
+    """
+    ordered, n = sorted(values), len(values)
+    missed = [2 * sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(1, n // 2 + 1)]
+    k = max((k for k, chance in enumerate(missed, 1) if 1 - chance >= CONFIDENCE), default=1)
+    return ordered[k - 1], ordered[n - k], 1 - missed[k - 1] if missed else 0.0
+
+
+def spread(seconds: Sequence[float]) -> float:
+    """Half the width of the median's interval, as a share of the median."""
+    low, high, _ = median_interval(seconds)
+    return (high - low) / 2 / statistics.median(seconds)
+
+
+def sampled(works: Sequence[Work], repeats: Repeats) -> list[list[float]]:
+    """Seconds of every work, all of them in turn, so that a drift of the machine spreads over all cases.
+
+    What is compared stays together, and ends when the spread of each of its members is small enough.
+    """
+    samples: list[list[float]] = [[] for _ in works]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, work in enumerate(works):
+        groups.setdefault((work.part, work.baseline or work.case), []).append(i)
+    done, progress = 0, Progress(repeats.most * len(works), "timed runs at most")
+    for turn in range(1, repeats.most + 1):
+        for i in sorted(i for members in groups.values() for i in members):
+            samples[i].append(once(works[i].run))
+            done += 1
+            progress(done)
+        if turn >= repeats.least:
+            settled = [key for key, own in groups.items() if all(spread(samples[i]) <= repeats.spread for i in own)]
+            for key in settled:
+                progress.total -= (repeats.most - turn) * len(groups.pop(key))
+    return samples
+
+
+def compared(seconds: Sequence[float], base: Sequence[float]) -> dict[str, Any]:
+    """How many times as long as the baseline: the median over the turns, in each of which both ran, and its interval."""
+    ratios = [a / b for a, b in zip(seconds, base, strict=True)]
+    low, high, confidence = median_interval(ratios)
+    outcome = "no clear difference" if low <= 1 <= high else "longer" if low > 1 else "shorter"
+    return {
+        "measured_ratio": statistics.median(ratios),
+        "ratio_low": low,
+        "ratio_high": high,
+        "ratio_confidence": confidence,
+        "outcome": outcome,
+    }
+
+
+def measure(works: Sequence[Work], repeats: Mapping[str, Any], threads: int = 1) -> list[dict[str, Any]]:
+    """Rows of a timing table: every work run once to warm up, under the memory profiler, then timed in turns.
+
+    `repeats` are Repeats' fields. `threads` as given, whatever the environment says.
     """
     import torch
 
     torch.set_num_threads(threads)
     flops_per_second, bytes_per_second = peaks()
     memory = [peak_bytes(work.run) for work in works]  # the warm-up
-    samples: list[list[float]] = [[] for _ in works]
-    for _ in range(repeats):
-        for work, seconds in zip(works, samples, strict=True):
-            seconds.append(once(work.run))
-    medians = {(work.part, work.case): statistics.median(seconds) for work, seconds in zip(works, samples, strict=True)}
-    counted = {(work.part, work.case): work.flops for work in works}
+    asked = Repeats(**repeats)
+    samples = sampled(works, asked)
+    known = {(work.part, work.case): (work.flops, seconds) for work, seconds in zip(works, samples, strict=True)}
     rows = []
     for work, seconds, held in zip(works, samples, memory, strict=True):
         q1, median, q3 = statistics.quantiles(seconds, n=4, method="inclusive")
         compute, traffic = work.flops / flops_per_second, work.bytes_moved / bytes_per_second
-        base = (work.part, work.baseline or work.case)
-        rows.append(
-            {
-                "case": work.case,
-                "part": work.part,
-                "flops": work.flops,
-                "bytes_moved": work.bytes_moved,
-                "flops_per_byte": work.flops / work.bytes_moved,
-                "peak_flops_per_second": flops_per_second,
-                "peak_bytes_per_second": bytes_per_second,
-                "bottleneck": "compute" if compute >= traffic else "memory",
-                "expected_seconds": max(compute, traffic),
-                "repeats": repeats,
-                "median_seconds": median,
-                "q1_seconds": q1,
-                "q3_seconds": q3,
-                "measured_to_expected": median / max(compute, traffic),
-                "baseline": work.baseline,
-                "expected_ratio": work.flops / counted[base] if work.baseline else None,
-                "measured_ratio": median / medians[base] if work.baseline else None,
-                "peak_bytes": held,
-                "threads": torch.get_num_threads(),
-                "device": "cpu",
-            }
-        )
+        row = {
+            "case": work.case,
+            "part": work.part,
+            "parameters": json.dumps(work.parameters, sort_keys=True),
+            "flops": work.flops,
+            "bytes_moved": work.bytes_moved,
+            "flops_per_byte": work.flops / work.bytes_moved,
+            "peak_flops_per_second": flops_per_second,
+            "peak_bytes_per_second": bytes_per_second,
+            "bottleneck": "compute" if compute >= traffic else "memory",
+            "expected_seconds": max(compute, traffic),
+            "warmups": WARMUPS,
+            "interleaved": len(works),
+            "repeats": len(seconds),
+            "median_seconds": median,
+            "q1_seconds": q1,
+            "q3_seconds": q3,
+            "spread": spread(seconds),
+            "spread_wanted": asked.spread,
+            "measured_to_expected": median / max(compute, traffic),
+            "peak_bytes": held,
+            "threads": torch.get_num_threads(),
+            "device": "cpu",
+        }
+        if work.baseline:
+            flops, base = known[work.part, work.baseline]
+            row |= {"baseline": work.baseline, "expected_ratio": work.flops / flops, **compared(seconds, base)}
+        rows.append(row)
     return rows

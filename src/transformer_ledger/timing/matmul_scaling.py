@@ -7,6 +7,7 @@ from the operating system page by page, at every run again, which no count of op
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from transformer_ledger.formulas import architecture as formulas
@@ -40,24 +41,30 @@ def works(case: str, B: int, T: int, d: int, h: int, seed: int, baseline: str | 
 
     products = (formulas.attention_scores_and_values(B=B, T=T, d=d), 4 * rows + 2 * plane)
     softmax = (SOFTMAX_OPERATIONS * plane // BYTES, 2 * plane)
+    sizes = {"batch": B, "length": T}
     return [
         Work(
             case,
             "projections",
+            sizes,
             projections,
             formulas.attention_projections(B=B, T=T, d=d),
             8 * rows + BYTES * formulas.attention_parameters(d=d),
             baseline,
         ),
-        Work(case, "scores and values", lambda: (q @ k.transpose(-1, -2)) @ v, *products, baseline),
-        Work(case, "scores and values, kept buffers", products_kept, *products, baseline),
-        Work(case, "softmax", lambda: scores.softmax(-1), *softmax, baseline),
-        Work(case, "softmax, kept buffer", lambda: torch.softmax(scores, -1, out=kept_weights), *softmax, baseline),
+        Work(case, "scores and values", sizes, lambda: (q @ k.transpose(-1, -2)) @ v, *products, baseline),
+        Work(case, "scores and values, kept buffers", sizes, products_kept, *products, baseline),
+        Work(case, "softmax", sizes, lambda: scores.softmax(-1), *softmax, baseline),
+        Work(
+            case, "softmax, kept buffer", sizes, lambda: torch.softmax(scores, -1, out=kept_weights), *softmax, baseline
+        ),
     ]
 
 
-def compute(d_model: int, heads: int, batch: int, length: int, repeats: int, seed: int) -> list[dict[str, Any]]:
-    """Rows of timing/matmul_scaling: the base case, the length doubled, the batch doubled."""
+def compute(
+    d_model: int, heads: int, batch: int, length: int, repeats: Mapping[str, Any], seed: int
+) -> list[dict[str, Any]]:
+    """Rows of timing/matmul_scaling: the base case, the length doubled, the batch doubled; `repeats` as machine.Repeats."""
     base = f"B {batch}, T {length}"
     every = works(base, batch, length, d_model, heads, seed, None)
     every += works(f"B {batch}, T {2 * length}", batch, 2 * length, d_model, heads, seed, base)

@@ -5,7 +5,7 @@ Each norm runs twice: as torch ships it, and written out in tensor operations th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transformer_ledger.formulas import norms as formulas
@@ -35,18 +35,21 @@ def works(rows: int, width: int, seed: int) -> list[Work]:
         ),
         WRITTEN_OUT: (lambda: _written_out(x, True), lambda: _written_out(x, False)),
     }
+    sizes = {"rows": rows, "width": width}
     moved = rows * formulas.norm_bytes(d=width, b=BYTES)
     out = []
     for way, (layer, rms) in ways.items():
         base = f"LayerNorm, {rows} × {width}"
         operations = (formulas.layer_norm_operations(d=width), formulas.rms_norm_operations(d=width))
         out += [
-            Work(base, way, layer, rows * operations[0], moved),
-            Work(f"RMSNorm, {rows} × {width}", way, rms, rows * operations[1], moved, base),
+            Work(base, way, {"norm": "LayerNorm", **sizes}, layer, rows * operations[0], moved),
+            Work(
+                f"RMSNorm, {rows} × {width}", way, {"norm": "RMSNorm", **sizes}, rms, rows * operations[1], moved, base
+            ),
         ]
     return out
 
 
-def compute(widths: Sequence[int], rows: int, repeats: int, seed: int) -> list[dict[str, Any]]:
-    """Rows of timing/norms: `rows` vectors of each of `widths`."""
+def compute(widths: Sequence[int], rows: int, repeats: Mapping[str, Any], seed: int) -> list[dict[str, Any]]:
+    """Rows of timing/norms: `rows` vectors of each of `widths`; `repeats` as machine.Repeats."""
     return measure([work for width in widths for work in works(rows, width, seed)], repeats)
