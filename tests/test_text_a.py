@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,6 @@ from transformer_ledger.reference import decoder, rope
 from transformer_ledger.reference.arithmetic import Blas, Sequential
 from transformer_ledger.verification import (
     causal_prefix,
-    embedding_lookup,
-    head_count,
-    output_projection,
     rope_relative,
     score_scale,
 )
@@ -110,8 +108,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def run(name: str, **edits: Any) -> Rows:
     """Rows of one verification, with the settings edited."""
-    module = importlib.import_module(f"transformer_ledger.verification.{name}")
-    return module.compute(**(copy.deepcopy(SETTINGS[name]) | edits))
+    compute = importlib.import_module(f"transformer_ledger.verification.{name}").compute
+    settings = copy.deepcopy(SETTINGS[name]) | edits
+    more = {"settings": settings} if "settings" in inspect.signature(compute).parameters else {}
+    return compute(**settings, **more)
 
 
 def found(claim: str, rows: Rows) -> str:
@@ -140,12 +140,19 @@ def test_registered_verdict(claim: Any, tables: dict[str, Rows]) -> None:
     assert verdict(claim, own) == claim.registered
     assert {row["claim"] for row in tables[claim.verification]} <= set(BY_ID)
     assert any(row["headline"] for row in own)
-    assert len({tuple(row[key] for key in ("case", "leg", "scope", "backend", "quantity")) for row in own}) == len(own)
+    assert len(
+        {
+            tuple(
+                row[key] for key in ("case", "leg", "scope", "route", "other_route", "backend", "quantity", "printed")
+            )
+            for row in own
+        }
+    ) == len(own)
     if claim.needs_control:
         assert any(row["leg"] == "control" for row in own)
 
 
-@pytest.mark.parametrize("claim", ["A2.1", "A2.3", "A5.1", "A5.3", "A6.1", "A6.2", "A7.1"])
+@pytest.mark.parametrize("claim", ["A5.1", "A5.3", "A6.1", "A6.2", "A7.1"])
 def test_rounding_bounds_are_useful(claim: str, tables: dict[str, Rows]) -> None:
     own = [row for row in tables[BY_ID[claim].verification] if row["claim"] == claim]
     ours = [row for row in own if row["leg"] == "floating" and row["relation"] == "<=" and row["backend"]]
@@ -164,66 +171,6 @@ def turned(claims: dict[str, str], rows: Rows) -> None:
 
 
 # ---- modules broken on purpose
-
-
-def test_embedding_lookup_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sequential, "matmul", lambda self, a, b: np.roll(a, 1, axis=-1) @ b)
-    turned({"A1.1": "refuted"}, run("embedding_lookup"))
-
-
-def test_embedding_lookup_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_lookup, "_products", lambda *arguments: (29 * 24 - 1, 0))
-    turned({"A1.2": "refuted"}, run("embedding_lookup"))
-
-
-def test_embedding_lookup_control_that_does_not_break(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_lookup, "differing", lambda a, b: int((a != b).sum() > 24))  # blind to a −0.0
-    turned({"A1.1": "not settled"}, run("embedding_lookup"))
-
-
-def test_output_projection_wrong_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(joined: Any, output: Any, own: list[Any], arithmetic: Any) -> list[Any]:
-        return [arithmetic.matmul(joined[..., a], output[b]) for a, b in zip(own, own[1:] + own[:1], strict=True)]
-
-    monkeypatch.setattr(output_projection, "contributions", wrong)
-    turned({"A2.1": "refuted"}, run("output_projection"))
-
-
-def test_output_projection_one_head_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = output_projection.slices
-    monkeypatch.setattr(output_projection, "slices", lambda heads, d: right(heads, d)[:-1] + right(heads, d)[:1])
-    turned({"A2.1": "refuted", "A2.3": "refuted", "A2.2": "confirmed"}, run("output_projection"))
-    monkeypatch.setattr(output_projection, "slices", lambda heads, d: right(2 if heads == 1 else heads, d))
-    turned({"A2.2": "refuted"}, run("output_projection"))
-
-
-def test_output_projection_bound_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "matmul_bound", lambda a, b, u: 0 * (np.abs(a) @ np.abs(b)))
-    turned({"A2.1": "refuted"}, run("output_projection"))
-
-
-def test_head_count_weights_that_depend_on_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = head_count.attention_shapes
-    monkeypatch.setattr(head_count, "attention_shapes", lambda d, heads, kv: [*right(d, heads, kv), (heads, 1)])
-    turned({"A3.1": "refuted"}, run("head_count"))
-
-
-def test_head_count_seed_that_depends_on_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = decoder.initial
-    monkeypatch.setattr(decoder, "initial", lambda spec, seed: right(spec, seed + spec.layers[0][1].attention.heads))
-    turned({"A3.2": "refuted"}, run("head_count"))
-
-
-def test_head_count_heads_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = decoder.attention
-
-    def wrong(x: Any, weights: Any, own: Any, *rest: Any) -> tuple[Any, Any]:
-        joined, pattern = right(x, weights, type(own)(1, 1, own.heads * own.head_dim), *rest)
-        return joined, pattern[..., [0] * own.heads, :, :]
-
-    monkeypatch.setattr(decoder, "attention", wrong)
-    architecture = SETTINGS["head_count"]["architecture"] | {"positions": "none"}
-    turned({"A3.3": "refuted"}, run("head_count", architecture=architecture))
 
 
 def test_score_scale_products_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

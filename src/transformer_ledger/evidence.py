@@ -38,6 +38,7 @@ WORDS = {
     "model": "{}",
     "name": "{}",
     "heads": "H = {}",
+    "than": "against H = {}",
     "kv_heads": "h_kv = {}",
     "head": "head {}",
     "head_dim": "d_h = {}",

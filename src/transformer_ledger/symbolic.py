@@ -47,6 +47,12 @@ def degree(formula: Formula, name: str) -> int:
     return int(sympy.Poly(expression(formula), symbol(name)).degree())
 
 
+def terms(expr: Any) -> int:
+    """Terms of `expr` multiplied out: 0 where it is identically 0."""
+    expanded = sympy.expand(expr)
+    return 0 if expanded == 0 else len(sympy.Add.make_args(expanded))
+
+
 def flat(expr: Any) -> Any:
     """`expr` with nested sums and products spread out (a + b) + c → a + b + c, in the order in which they stand."""
     if not expr.args:

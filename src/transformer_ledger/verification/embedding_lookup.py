@@ -86,18 +86,18 @@ def compute(
         here.prints("fewest equal entries in a row", equal, Printed("24", TABLE), scope="conditioned",
                     headline=run is SEQUENTIAL, key=f"equal_{run.name}")  # fmt: skip
         here.equal(quantity, differ(run), 0, scope="conditioned", tried="no −0.0, no infinity", leg="floating")
-        here.equal(quantity, differ(run, edit=(row, -0.0)), 0, tried="a −0.0 in the table", leg="floating",
-                   key=f"zero_{run.name}")  # fmt: skip
-        here.equal(quantity, differ(run, edit=(infinite_row, np.inf)), 0, tried="an infinity in another row",
-                   leg="floating", key=f"infinity_{run.name}")  # fmt: skip
+        for key, words, edit, lost in (
+            ("zero", "a −0.0 in the table", (row, -0.0), 1),
+            ("infinity", "an infinity in another row", (infinite_row, np.inf), vocabulary - 1),
+        ):
+            edited = here.of(tried=words, leg="floating", source="the −0.0 itself; the other rows' entry in the column")
+            edited.equal(quantity, differ(run, edit=edit), 0, key=f"{key}_{run.name}")
+            edited.equal(quantity, differ(run, edit=edit), lost, scope="corrected", against=routes.FORMULA)
         here.control("two rows hot", quantity, lambda run=run, **change: differ(run, **change),
                      {"hot": (first, second)}, exactly(0))  # fmt: skip
     cost = Evidence("A1.2", settings, unit="multiplication", by=routes.ENUMERATION, against=routes.FORMULA)
-    cost.prints(
-        "multiplications of one one-hot product", products(drawn, [first]), Printed("696", TABLE), headline=True
-    )
-    cost.equal("multiplications", products(drawn, [first]), vocabulary * d_model, source="entries of the table",
-               key="products")  # fmt: skip
+    cost.prints("multiplications of one product", products(drawn, [first]), Printed("696", TABLE), headline=True)
+    cost.equal("multiplications", products(drawn, [first]), vocabulary * d_model, source="entries", key="products")
     cost.control("the row read by its index", "multiplications", lambda **change: products(drawn, [first], **change),
                  {"by_index": True}, exactly(vocabulary * d_model), exactly(0))  # fmt: skip
     return lookup.rows + cost.rows

@@ -5,302 +5,189 @@ Claims A3.1 to A3.3.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
+from functools import cache, partial
 from itertools import combinations
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger.cases import case, differing
+from transformer_ledger import routes
+from transformer_ledger.evidence import EXACT, FLOATING, PAST, Evidence, at_least, at_most, differing, exactly
+from transformer_ledger.formulas import architecture as formulas
+from transformer_ledger.formulas import parameters
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.reference import decoder
 from transformer_ledger.reference.arithmetic import BACKENDS, RATIONAL, RUNNING, SEQUENTIAL
-from transformer_ledger.verification import score_scale
 
 NINE_DIGITS = 5e-10  # half a unit in the ninth digit of a number from 1 to 10, relative to 1
-
-GRID = 16  # weights of the exact leg are rounded to multiples of 1/16, which keeps the fractions short
-EXACT_TOKENS = 4
-
-
-def divisors(n: int) -> list[int]:
-    """All positive divisors of n."""
-    return [k for k in range(1, n + 1) if n % k == 0]
+GRID, EXACT_TOKENS = 8, 2  # the exact leg rounds weights to multiples of 1/8 and reads two tokens: short fractions
+RUNNING_ERROR = "running error bound of both sides, first order (Linnainmaa 1976)"
+EXPONENTIAL = "rational arithmetic, (1 + (1+s)²)/2 for e^s"
 
 
-def attention_shapes(d_model: int, heads: int, kv_heads: int) -> list[tuple[int, ...]]:
-    """Shapes of the four matrices of one attention layer."""
-    keys = {"layers": 1, "d_model": d_model, "heads": heads, "kv_heads": kv_heads, "d_ff": 1, "vocabulary": 1}
-    spec = from_architecture(
-        "attention", keys | {"context": 1, "positions": "none", "norm": "rmsnorm", "feedforward": "gelu"}
-    )
+def shapes(d_model: int, heads: int, kv_heads: int | None = None) -> list[tuple[int, ...]]:
+    """Shapes of the four matrices of one attention layer of the reference decoder."""
+    keys = {"layers": 1, "d_model": d_model, "heads": heads, "kv_heads": kv_heads or heads, "d_ff": 1, "vocabulary": 1}
+    kind = {"context": 1, "positions": "none", "norm": "rmsnorm", "feedforward": "gelu"}
+    spec = from_architecture("attention", keys | kind)
     return [shape for name, shape in decoder.shapes(spec).items() if ".attention." in name]
 
 
-def vector(spec: ModelSpec, seed: int) -> Any:
-    """All parameters of the model as drawn from `seed`, one after the other."""
-    return np.concatenate([value.ravel() for value in decoder.initial(spec, seed).values()])
+def weights(d_model: int, heads: int, kv_heads: int | None = None) -> int:
+    """Entries of the four matrices."""
+    return sum(map(prod, shapes(d_model, heads, kv_heads)))
 
 
-def _weights(widths: list[int]) -> list[dict[str, Any]]:
-    import sympy
+def _weights(widths: list[int], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A3.1: counted on the reference decoder's tensors, and in symbols on the ledger's formulas."""
+    from transformer_ledger import symbolic
 
-    d, h, d_h = sympy.symbols("d h d_h", positive=True)
-    four = (3 * d * h * d_h + h * d_h * d).subs(d_h, d / h)
-    rows = [
-        case(
-            "A3.1",
-            "in symbols, d_h = d/H",
-            "exact",
-            "terms left of the four projections' weights less 4d²",
-            score_scale.terms(sympy.simplify(four - 4 * d**2)),
-            "==",
-            0,
-            bound_source="three matrices d × H·d_h and one H·d_h × d",
-            backend="symbolic",
+    counted = Evidence("A3.1", settings, by="tensors of the reference decoder", against=routes.FORMULA, unit="weight")
+    d, h = symbolic.symbol("d"), symbolic.symbol("h")
+
+    def left(h_kv: Any = h) -> int:
+        four = [parameters.query(d, h, d / h), parameters.output(h, d / h, d)]
+        return symbolic.terms(
+            sum(four) + 2 * parameters.key_or_value(d, h_kv, d / h) - formulas.attention_parameters(d)
         )
-    ]
+
+    ledger = counted.of(by="the ledger's formulas, in SymPy", unit="", tried="d_h = d/H")
+    ledger.equal("terms left of the four projections' weights less 4d²", left(), 0)
+    ledger.control("one key/value head", "terms left", left, {"h_kv": 1}, exactly(0))
     for width in widths:
-        own = divisors(width)
-        shapes = {heads: attention_shapes(width, heads, heads) for heads in own}
-        counts = [sum(map(prod, of_heads)) for of_heads in shapes.values()]
-        rows += [
-            case(
-                "A3.1",
-                f"d={width}, all {len(own)} divisors as H",
-                "exact",
-                label,
-                count,
-                "==",
-                4 * width**2,
-                bound_source="4d²",
-                headline=label == "most weights" and width == widths[0],
-            )
-            for label, count in (("fewest weights", min(counts)), ("most weights", max(counts)))
-        ]
-        rows.append(
-            case(
-                "A3.1",
-                f"d={width}, all {len(own)} divisors as H",
-                "exact",
-                "matrices that are not d × d",
-                sum(shape != (width, width) for of_heads in shapes.values() for shape in of_heads),
-                "==",
-                0,
-                bound_source="H·d_h = d",
-            )
-        )
-        heads = max(own)
-        grouped = sum(map(prod, attention_shapes(width, heads, 1)))
-        rows.append(
-            case(
-                "A3.1",
-                f"d={width}, {heads} query heads over 1 key/value head",
-                "control",
-                "weights fewer than 4d²",
-                4 * width**2 - grouped,
-                ">=",
-                1,
-                bound_source="an integer that should be 0",
-            )
-        )
-    return rows
+        every = [heads for heads in range(1, width + 1) if width % heads == 0]
+        four, here = formulas.attention_parameters(width), counted.of(d_model=width)
+        counts = [weights(width, heads) for heads in every]
+        here.equal("weights with as many heads as components", counts[-1], four, headline=width == widths[0],
+                   key=f"weights_{width}")  # fmt: skip
+        here.same("numbers of heads with another number of weights", counts, [four] * len(every), unit="")
+        square = [shapes(width, heads) for heads in every]
+        here.same("numbers of heads with a matrix that is not d × d", square, [[(width, width)] * 4] * len(every),
+                  unit="")  # fmt: skip
+        here.control("one key/value head for all query heads", "weights", partial(weights, width, width),
+                     {"kv_heads": 1}, exactly(four), key=f"one_{width}")  # fmt: skip
+    return counted.rows
 
 
 def _same_vector(specs: dict[int, ModelSpec], seed: int, other_seed: int) -> list[dict[str, Any]]:
-    vectors = {heads: vector(spec, seed) for heads, spec in specs.items()}
+    """A3.2: all parameters, one after the other, as drawn for every number of heads."""
     first, *others = specs
-    norms = [float(np.linalg.norm(vectors[heads])) for heads in specs]
-    strange = vector(specs[first], other_seed)
-    rows = [
-        case(
-            "A3.2",
-            f"H={heads} against H={first}",
-            "floating",
-            "parameters whose bits differ",
-            differing(vectors[heads], vectors[first]),
-            "bitwise",
-            0,
-            bound_source="one generator, tensors of the same sizes in the same order",
-            headline=heads == others[-1],
-        )
-        for heads in others
-    ]
-    rows += [
-        case(
-            "A3.2",
-            "all H",
-            "exact",
-            "numbers of heads whose tensors have other shapes",
-            sum(decoder.shapes(spec) != decoder.shapes(specs[first]) for spec in specs.values()),
-            "==",
-            0,
-            bound_source="H·d_h = d",
-        ),
-        case(
-            "A3.2",
-            "all H",
-            "floating",
-            "different values of the parameter vector's norm",
-            len(set(norms)),
-            "==",
-            1,
-            bound_source="the norm of one vector",
-            printed="nine digits",
-        ),
-    ]
-    rows += [
-        case(
-            "A3.2",
-            "another seed",
-            "control",
-            label,
-            value,
-            ">=",
-            least,
-            bound_source=source,
-            unit=unit,
-        )
-        for label, value, least, source, unit in (
-            ("parameters whose bits differ", differing(strange, vectors[first]), 1, "bit for bit", "parameter"),
-            (
-                "difference of the norms, relative",
-                abs(float(np.linalg.norm(strange)) / norms[0] - 1),
-                100 * NINE_DIGITS,
-                "100 × nine digits",
-                "",
-            ),
-        )
-    ]
-    return rows
 
+    def vector(heads: int, seed: int = seed) -> Any:
+        return np.concatenate([value.ravel() for value in decoder.initial(specs[heads], seed).values()])
 
-def _functions(specs: dict[int, ModelSpec], ids: Any, seed: int) -> list[dict[str, Any]]:
-    first, *others = specs
-    weights = decoder.initial(specs[first], seed)
+    alone = vector(first)
+    norm = float(np.linalg.norm(alone))
+    drawn = Evidence("A3.2", by="drawn for H heads", against=f"drawn for {first}",
+                     source="one generator, tensors of the same sizes in the same order")  # fmt: skip
 
-    def run(heads: int, arithmetic: Any) -> tuple[Any, Any]:
-        """Logits of the last token and its attention patterns (h, T) in the first layer."""
-        patterns: list[Any] = []
-        logits = decoder.forward(specs[heads], weights, ids, arithmetic, patterns=patterns)
-        return logits[-1], patterns[0][:, -1, :]
+    def bits(**change: int) -> int:
+        return differing(vector(others[-1], **change), alone)
 
-    errors = {heads: [part.error for part in run(heads, RUNNING)] for heads in specs}
-    rows = []
-    for backend in BACKENDS:
-        found = {heads: run(heads, backend) for heads in specs}
-        for heads in others:
-            move = np.abs(found[heads][0] - found[first][0])
-            bound = float((errors[heads][0] + errors[first][0]).max())
-            rows.append(
-                case(
-                    "A3.3",
-                    f"H={heads} against H={first}, the same parameters",
-                    "floating",
-                    "largest change of the last token's logits",
-                    float(move.max()),
-                    ">=",
-                    100 * bound,
-                    bound_source="100 × running error bound of both sides, first order (Linnainmaa 1976)",
-                    backend=backend.name,
-                    headline=backend is SEQUENTIAL and heads == others[-1],
-                )
-            )
-        for heads, (_, patterns) in found.items():
-            rows.append(
-                case(
-                    "A3.3",
-                    f"H={heads}",
-                    "floating",
-                    "different attention patterns of the last token",
-                    len({pattern.tobytes() for pattern in patterns}),
-                    "==",
-                    heads,
-                    bound_source="one pattern a head",
-                    printed=str(heads) if heads == 1 else None,
-                    backend=backend.name,
-                )
-            )
-            if heads > 1:
-                # Half the sum of absolute differences: the weight that would have to move (total variation).
-                apart = min(0.5 * float(np.abs(a - b).sum()) for a, b in combinations(patterns, 2))
-                rows.append(
-                    case(
-                        "A3.3",
-                        f"H={heads}",
-                        "floating",
-                        "smallest distance between two heads' patterns (total variation)",
-                        apart,
-                        ">=",
-                        100 * float(errors[heads][1].sum(axis=-1).max()),
-                        bound_source="100 × running error bound of both patterns, first order (Linnainmaa 1976)",
-                        backend=backend.name,
-                    )
-                )
-            again = run(heads, backend)
-            rows.append(
-                case(
-                    "A3.3",
-                    f"H={heads} against itself",
-                    "control",
-                    "logits and attention weights whose bits differ",
-                    sum(differing(a, b) for a, b in zip(again, found[heads], strict=True)),
-                    "bitwise",
-                    0,
-                    bound_source="the same function twice: the change is gone",
-                    backend=backend.name,
-                )
-            )
-    return rows
+    def apart(**change: int) -> float:
+        return abs(float(np.linalg.norm(vector(others[-1], **change))) / norm - 1)
 
-
-def _exact_functions(specs: dict[int, ModelSpec], ids: Any, seed: int) -> list[dict[str, Any]]:
-    """One attention in rationals, on rounded weights: another H is another function there as well."""
-    first, *others = specs
-    drawn = decoder.initial(specs[first], seed)
-    rational = {name: RATIONAL.array(np.round(GRID * value) / GRID) for name, value in drawn.items()}
-    weights = {name.removeprefix("layers.0.attention."): value for name, value in rational.items()}
-    x = rational["token_embedding"][ids[:EXACT_TOKENS]]
-    visible = decoder.visibility(len(x), causal=True)
-
-    def run(heads: int) -> tuple[Any, Any]:
-        own = specs[heads].layers[0][1].attention
-        joined, patterns = decoder.attention(x, weights, own, visible, lambda y: y, RATIONAL)
-        return decoder.linear(joined[-1:], weights, "output", RATIONAL)[0], patterns[:, -1, :]
-
-    alone = run(first)[0]
-    rows = []
     for heads in others:
-        output, patterns = run(heads)
-        rows += [
-            case(
-                "A3.3",
-                f"H={heads} against H={first}, {EXACT_TOKENS} tokens",
-                "exact",
-                "components of the last token's attention output that differ",
-                int(np.count_nonzero(output != alone)),
-                ">=",
-                1,
-                bound_source="rational arithmetic, (1 + (1+s)²)/2 for e^s",
-                backend="rational",
-            ),
-            case(
-                "A3.3",
-                f"H={heads}, {EXACT_TOKENS} tokens",
-                "exact",
-                "different attention patterns of the last token",
-                len({tuple(pattern) for pattern in patterns}),
-                "==",
-                heads,
-                bound_source="one pattern a head, in rational arithmetic",
-                backend="rational",
-            ),
-        ]
-    return rows
+        drawn.bitwise("parameters whose bits differ", vector(heads), alone, heads=heads, unit="parameter",
+                      headline=heads == others[-1])  # fmt: skip
+    nine = drawn.of(tried="nine digits", heads=others[-1], against="nine digits, as printed")
+    nine.within("difference of the parameter vectors' norms, relative", apart(), NINE_DIGITS)
+    nine.control("another seed", "difference of the norms, relative", apart, {"seed": other_seed},
+                 at_most(NINE_DIGITS), key="seed")  # fmt: skip
+    drawn.control("another seed", "parameters whose bits differ", bits, {"seed": other_seed}, exactly(0),
+                  heads=others[-1])  # fmt: skip
+    return drawn.rows
+
+
+def looking(run: Any, patterns: list[Any]) -> Any:
+    """The arithmetic `run` in which all heads of layer i look by the first head of `patterns[i]` (h, T, T)."""
+    tied, left = copy.copy(run), iter(patterns)
+    tied.softmax = lambda scores, visible: next(left)[:1].repeat(scores.shape[-3], axis=-3)
+    return tied
+
+
+class Cuts:
+    """One set of parameters, cut into every number of heads; `tied` cuts without effect on where the heads look."""
+
+    def __init__(self, specs: dict[int, ModelSpec], seed: int, ids: Any):
+        self.specs, self.ids = specs, ids
+        self.first, *self.others = specs
+        self.weights = decoder.initial(specs[self.first], seed)
+        self.run = cache(self._run)
+
+    def whole(self, heads: int, run: Any) -> tuple[Any, list[Any]]:
+        """Logits of the last token and the patterns (h, T, T) of every layer."""
+        patterns: list[Any] = []
+        return decoder.forward(self.specs[heads], self.weights, self.ids, run, patterns=patterns)[-1], patterns
+
+    def attention(self, heads: int, run: Any) -> tuple[Any, list[Any]]:
+        """The same of the first attention alone, on rounded numbers in rationals."""
+        own = decoder.under(self.weights, "layers.0.attention.") | {"x": self.weights["token_embedding"]}
+        own = {name: RATIONAL.array(np.round(GRID * value) / GRID) for name, value in own.items()}
+        x, visible = own["x"][self.ids[:EXACT_TOKENS]], decoder.visibility(EXACT_TOKENS, causal=True)
+        cut = self.specs[heads].layers[0][1].attention
+        joined, pattern = decoder.attention(x, own, cut, visible, lambda y: y, run)
+        return decoder.linear(joined[-1:], own, "output", run)[0], [pattern]
+
+    def _run(self, heads: int, run: Any, tied: bool = False) -> tuple[Any, Any]:
+        """Output of the last token and its patterns (h, T) in the first layer; of the attention alone in rationals."""
+        model = self.attention if run is RATIONAL else self.whole
+        output, patterns = model(heads, looking(run, model(self.first, run)[1]) if tied else run)
+        return output, patterns[0][:, -1, :]
+
+
+def _functions(cuts: Cuts, settings: Mapping[str, Any], run: Any) -> list[dict[str, Any]]:
+    """A3.3: the outputs move and the patterns are as many as the heads, unless the cut has no effect on them."""
+    first, exact = cuts.first, run is RATIONAL
+    told = Evidence("A3.3", settings, by=routes.ARITHMETICS[run.name], source=EXPONENTIAL if exact else RUNNING_ERROR)
+    quantity = "components of the output that differ" if exact else "largest change of the last token's logits"
+    change = "every head with the first head's pattern"
+
+    def kinds(heads: int, tied: bool = False) -> int:
+        return len({tuple(pattern) for pattern in cuts.run(heads, run, tied)[1]})
+
+    def apart(heads: int, tied: bool = False) -> Any:
+        a, b = (cuts.run(h, run, tied)[0] for h in (heads, first))
+        return int(np.count_nonzero(a != b)) if exact else float(np.abs(a - b).max())
+
+    def bound(heads: int, tied: bool) -> float:
+        return sum(float(cuts.run(h, RUNNING, tied)[0].error.max()) for h in (heads, first))
+
+    for heads in cuts.specs:
+        here = told.of(heads=heads)
+        here.equal("attention patterns of the last token", kinds(heads), heads, against="one pattern a head")
+        if heads == 1:
+            continue
+        here.control(change, "attention patterns of the last token", partial(kinds, heads), {"tied": True},
+                     exactly(heads), exactly(1))  # fmt: skip
+        if not exact:
+            patterns, error = cuts.run(heads, run)[1], cuts.run(heads, RUNNING)[1].error
+            # Half the sum of absolute differences: the weight that would have to move (total variation).
+            near = min(0.5 * float(np.abs(a - b).sum()) for a, b in combinations(patterns, 2))
+            here.beyond("smallest distance between two heads' patterns (total variation)", near,
+                        PAST * float(error.sum(axis=-1).max()), key=f"distance_{heads}" if run is SEQUENTIAL else None)  # fmt: skip
+    for heads in cuts.others:
+        moved = at_least(1) if exact else at_least(PAST * bound(heads, False))
+        still = exactly(0) if exact else at_most(bound(heads, True))
+        pair = told.of(heads=heads, than=first)
+        pair.beyond(quantity, apart(heads), moved.low, leg=EXACT if exact else FLOATING,
+                    headline=run is SEQUENTIAL and heads == cuts.others[-1])  # fmt: skip
+        pair.control(change, quantity, partial(apart, heads), {"tied": True}, moved, still,
+                     key=f"tied_{heads}" if run is SEQUENTIAL else None)  # fmt: skip
+    return told.rows
 
 
 def compute(
-    architecture: dict[str, Any], heads: list[int], widths: list[int], tokens: int, seed: int, other_seed: int
+    settings: Mapping[str, Any],
+    architecture: dict[str, Any],
+    heads: list[int],
+    widths: list[int],
+    tokens: int,
+    seed: int,
+    other_seed: int,
 ) -> list[dict[str, Any]]:
     """Rows for A3.1 to A3.3.
 
@@ -311,7 +198,7 @@ def compute(
     specs = {
         count: from_architecture(f"H={count}", architecture | {"heads": count, "kv_heads": count}) for count in heads
     }
-    generator = np.random.Generator(np.random.PCG64([seed, 1]))
-    ids = generator.integers(0, specs[heads[0]].vocabulary, tokens)
-    rows = _weights(widths) + _same_vector(specs, seed, other_seed)
-    return rows + _exact_functions(specs, ids, seed) + _functions(specs, ids, seed)
+    ids = np.random.Generator(np.random.PCG64([seed, 1])).integers(0, architecture["vocabulary"], tokens)
+    cuts = Cuts(specs, seed, ids)
+    functions = [row for run in (RATIONAL, *BACKENDS) for row in _functions(cuts, settings, run)]
+    return _weights(widths, settings) + _same_vector(specs, seed, other_seed) + functions
