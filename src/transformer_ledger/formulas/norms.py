@@ -13,14 +13,14 @@ from transformer_ledger.formulas.shim import formula
 
 @formula
 def rms_norm_operations(d: Any) -> Any:
-    """d squares, d − 1 additions, mean, ε, root, reciprocal, d products.  [FLOP]"""
-    return 3 * d + 3
+    """d squares, d − 1 additions, mean, ε, root, d quotients.  [FLOP]"""
+    return 3 * d + 2
 
 
 @formula
 def layer_norm_operations(d: Any) -> Any:
     """The same after d − 1 additions, a quotient and d subtractions for the mean.  [FLOP]"""
-    return 5 * d + 3
+    return 5 * d + 2
 
 
 @formula

@@ -45,11 +45,16 @@ class Blas:
         term = np.exp(hidden - hidden.max(axis=-1, keepdims=True))
         return term / self.total(term)
 
-    def norm(self, kind: str, x: Array, gain: Array, bias: Array | None, epsilon: float) -> Array:
-        """LayerNorm (var divides by n) or RMSNorm along the last axis."""
+    def root(self, x: Array) -> Array:
+        """√x."""
+        return np.sqrt(x)
+
+    def norm(self, kind: str, x: Array, gain: Array | None, bias: Array | None, epsilon: Any) -> Array:
+        """LayerNorm (var divides by n) or RMSNorm along the last axis; without a gain where there is none."""
         n = x.shape[-1]
         x = x - self.total(x) / n if kind == "layernorm" else x
-        y = x / np.sqrt(self.total(x * x) / n + epsilon) * gain
+        y = x / self.root(self.total(x * x) / n + epsilon)
+        y = y if gain is None else y * gain
         return y if bias is None else y + bias
 
     def silu(self, x: Array) -> Array:

@@ -6,305 +6,222 @@ against the executed tensors and operations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, Printed, at_most, exactly
 from transformer_ledger.formulas import architecture as formulas
 from transformer_ledger.model import Feedforward
 from transformer_ledger.reference import decoder
-from transformer_ledger.reference.arithmetic import BLAS, RATIONAL, RUNNING
-from transformer_ledger.verification.teaching_parameters import terms
+from transformer_ledger.reference.arithmetic import BLAS, RATIONAL, RUNNING, Blas
 
-NAMES = ("gate", "up", "down")
+LOOPS = "the text's formula in plain loops"
+CORNER = 3  # rows and columns of the exact case
+Weights = Mapping[str, Any]
+
+
+class WithGelu(Blas):
+    """The gate's activation exchanged."""
+
+    silu = Blas.gelu
+
+
+def sides(d: int, f: int) -> dict[str, tuple[int, int]]:
+    """The text's shapes, (inputs, outputs)."""
+    return {"gate": (d, f), "up": (d, f), "down": (f, d)}
 
 
 def drawn(d: int, f: int, tokens: int, seed: int) -> tuple[Any, dict[str, Any]]:
-    """Inputs (T, d) and weights W_g, W_u (d, f), W_d (f, d), of variance 1 and 1/inputs."""
+    """Inputs (T, d) of variance 1 and weights of variance 1/inputs."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    shapes = {"gate": (d, f), "up": (d, f), "down": (f, d)}
     x = generator.standard_normal((tokens, d))
-    return x, {name: generator.standard_normal(shape) * shape[0] ** -0.5 for name, shape in shapes.items()}
+    return x, {name: generator.standard_normal(shape) * shape[0] ** -0.5 for name, shape in sides(d, f).items()}
 
 
-def _executed(x: Any, weights: Mapping[str, Any], kind: str = "gated") -> Any:
-    """Our executed decoder's feed-forward with these weights, fp64."""
-    import torch
-
-    from transformer_ledger.executed.decoder import Feedforward as Module
-
-    d, f = weights["up"].shape
-    module = Module(d, kind, f, bias=False).double()
-    with torch.no_grad():
-        for name, weight in module.named_parameters():
-            weight.copy_(torch.from_numpy(weights[name.removesuffix(".weight")].T.copy()))
-        return module(torch.from_numpy(x)).numpy()
+def swapped(weights: Weights) -> Weights:
+    """W_g and W_u exchanged."""
+    return {**weights, "gate": weights["up"], "up": weights["gate"]}
 
 
-def _direct(x: Any, weights: Mapping[str, Any]) -> Any:
-    """The text's formula written out with loops, in fractions, the SiLU's rational stand-in max(x, 0)."""
-
-    def product(rows: Any, matrix: Any) -> list[list[Any]]:
-        return [[sum(a * b for a, b in zip(row, column, strict=True)) for column in matrix.T] for row in rows]
-
-    gate, up = product(x, weights["gate"]), product(x, weights["up"])
-    hidden = [[max(g, Fraction(0)) * u for g, u in zip(a, b, strict=True)] for a, b in zip(gate, up, strict=True)]
-    return np.array(product(hidden, weights["down"]), object)
-
-
-def function_rows(d: int, f: int, tokens: int, seed: int) -> list[dict[str, Any]]:
-    """B7.1: the executed module is the formula; other activations, no gate and swapped matrices are other functions."""
-    x, weights = drawn(d, f, tokens, seed)
-    own, plain = Feedforward("gated", f), Feedforward("gelu", f)
-
-    def run(arithmetic: Any, weights: Mapping[str, Any] = weights, spec: Feedforward = own) -> Any:
-        inside = {name: arithmetic.array(value) for name, value in weights.items()}
-        return decoder.feedforward(arithmetic.array(x), inside, spec, arithmetic)
-
-    result, bound = run(BLAS), run(RUNNING).error.max()
-    where = f"d {d}, f {f}, {tokens} tokens"
-    small = {name: value[:3, :3] for name, value in weights.items()}
-    rational_x, rational = RATIONAL.array(x[:2, :3]), {name: RATIONAL.array(value) for name, value in small.items()}
-    apart = np.count_nonzero(decoder.feedforward(rational_x, rational, own, RATIONAL) != _direct(rational_x, rational))
-
-    class Gelu(type(BLAS)):  # type: ignore[misc]
-        silu = BLAS.gelu
-
-    swapped = {"gate": weights["up"], "up": weights["gate"], "down": weights["down"]}
-    rows = [
-        case(
-            "B7.1",
-            "3 × 3 corner, SiLU replaced by max(x, 0)",
-            "exact",
-            "entries that differ from the formula",
-            int(apart),
-            "==",
-            0,
-            backend="rational",
-        ),
-        case(
-            "B7.1",
-            f"our executed module, {where}",
-            "floating",
-            "largest difference from the formula",
-            np.abs(_executed(x, weights) - result).max(),
-            "<=",
-            2 * bound,
-            bound_source="2 × running error bound",
-            backend="torch",
-            headline=True,
-        ),
-    ]
+def module(d: int, f: int, kind: str) -> Any:
+    """Our executed decoder's feed-forward without biases."""
     import torch
 
     from transformer_ledger.executed.decoder import Feedforward as Module
 
     with torch.device("meta"):
-        module = Module(d, "gated", f, bias=False)
-    wanted = {"gate": (d, f), "up": (d, f), "down": (f, d)}
-    wrong = sum(tuple(module.get_parameter(f"{name}.weight").shape)[::-1] != shape for name, shape in wanted.items())
-    rows.append(
-        case(
-            "B7.1",
-            f"executed tensors, {where}",
-            "exact",
-            "shapes other than [d,f], [d,f], [f,d]",
-            wrong,
-            "==",
-            0,
-            backend="torch",
-        )
+        return Module(d, kind, f, bias=False)
+
+
+def executed(x: Any, weights: Weights) -> Any:
+    """What our gated module makes of x (T, d) with these weights, fp64."""
+    import torch
+
+    d, f = weights["up"].shape
+    own = module(d, f, "gated")
+    own.load_state_dict({f"{name}.weight": torch.from_numpy(w.T.copy()) for name, w in weights.items()}, assign=True)
+    with torch.no_grad():
+        return own(torch.from_numpy(x)).numpy()
+
+
+def reference(x: Any, weights: Weights, run: Any = BLAS, kind: str = "gated") -> Any:
+    """The reference decoder's feed-forward in the arithmetic `run`."""
+    inside = {name: run.array(value) for name, value in weights.items()}
+    return decoder.feedforward(run.array(x), inside, Feedforward(kind, weights["up"].shape[1]), run)
+
+
+def loops(x: Any, weights: Weights) -> list[Fraction]:
+    """The text's formula written out in fractions, the SiLU's rational stand-in max(x, 0)."""
+
+    def product(rows: Any, matrix: Any) -> list[list[Fraction]]:
+        columns = [list(map(Fraction, column)) for column in matrix.T]
+        return [[sum((Fraction(a) * b for a, b in zip(row, column, strict=True)), Fraction(0)) for column in columns]
+                for row in rows]  # fmt: skip
+
+    gate, up = product(x, weights["gate"]), product(x, weights["up"])
+    hidden = [[max(g, Fraction(0)) * u for g, u in zip(a, b, strict=True)] for a, b in zip(gate, up, strict=True)]
+    return list(itertools.chain(*product(hidden, weights["down"])))
+
+
+def function(rows: Evidence, d: int, f: int, tokens: int, seed: int) -> None:
+    """B7.1: the executed module is the formula; other activations, no gate and swapped matrices are other functions."""
+    x, weights = drawn(d, f, tokens, seed)
+    corner = x[:2, :CORNER], {name: w[:CORNER, :CORNER] for name, w in weights.items()}
+
+    def differ(change: Callable[[Weights], Weights] = dict) -> int:
+        return int(np.count_nonzero(reference(corner[0], change(corner[1]), RATIONAL).ravel() != loops(*corner)))
+
+    exact = rows.of(by=routes.RATIONAL, against=LOOPS, tried=f"{CORNER} × {CORNER} corner, SiLU replaced by max(x, 0)")
+    quantity = "entries that differ from the formula"
+    exact.equal(quantity, differ(), 0)
+    exact.control("W_g and W_u swapped", quantity, differ, {"change": swapped}, exactly(0))
+
+    limit = 2 * reference(x, weights, RUNNING).error
+    ours = executed(x, weights)
+
+    def off(change: Callable[[Weights], Weights] = dict, run: Any = BLAS, kind: str = "gated") -> float:
+        return float(np.abs(ours - reference(x, change(weights), run, kind)).max())
+
+    here = rows.of(
+        by=routes.MODULE, against=routes.BLAS, source="2 × running error bound", d_model=d, d_ff=f, tokens=tokens
     )
-    source = "100 × both running error bounds"
-    for name, leg, other in (
-        ("GELU in place of SiLU", "floating", run(Gelu())),
-        ("no gate: GELU(xW_u)W_d", "floating", run(BLAS, weights, plain)),
-        ("W_g and W_u swapped", "control", run(BLAS, swapped)),
+    here.agree(
+        "entry nearest to its bound: distance from the formula", ours, reference(x, weights), limit, headline=True
+    )
+    for name, key, changed in (
+        ("W_g and W_u swapped", "swapped", {"change": swapped}),
+        ("GELU in place of SiLU", "gelu", {"run": WithGelu()}),
+        ("no gate: GELU(xW_u)W_d", "plain", {"kind": "gelu"}),
     ):
-        rows.append(
-            case(
-                "B7.1",
-                f"{name}, {where}",
-                leg,
-                "largest difference from the formula",
-                np.abs(other - result).max(),
-                ">=",
-                200 * bound,
-                bound_source=source,
-                backend="blas",
-            )
-        )
-    return rows
+        here.control(name, "largest distance from the formula", off, changed, at_most(limit.max()), key=key)
+
+    def wrong(kind: str = "gated") -> int:
+        found = {name: tuple(w.shape)[::-1] for name, w in module(d, f, kind).named_parameters()}
+        return sum(found.get(f"{name}.weight") != shape for name, shape in sides(d, f).items())
+
+    shapes = rows.of(by=routes.TENSORS, against=routes.TEXT, d_model=d, d_ff=f)
+    shapes.equal("matrices of other shapes than [d, f], [d, f], [f, d]", wrong(), 0)
+    shapes.control("a plain feed-forward", "matrices of other shapes", wrong, {"kind": "gelu"}, exactly(0))
 
 
-def _counted(d: int, f: int, kind: str, tokens: int) -> tuple[int, int]:
+def counted(d: int, f: int, kind: str, tokens: int = 1) -> dict[str, int]:
     """Weights of an executed feed-forward, and FLOPs that it runs on `tokens` tokens."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from transformer_ledger.executed.decoder import Feedforward as Module
-
-    with torch.device("meta"):
-        module = Module(d, kind, f, bias=False)
-        x = torch.empty(tokens, d)
+    own = module(d, f, kind)
     with FlopCounterMode(display=False) as counter:
-        module(x)
-    return sum(parameter.numel() for parameter in module.parameters()), int(counter.get_total_flops())
+        own(torch.empty(tokens, d, device="meta"))
+    return {"weights": sum(p.numel() for p in own.parameters()), "FLOPs": int(counter.get_total_flops())}
 
 
-def budget_rows(d_model: int, widths: Sequence[int], multiples: Sequence[int]) -> list[dict[str, Any]]:
-    """B7.2: the equal-budget width, solved for; what rounding it costs; what biases change."""
+def ratio(d: Any, biases: bool = False, gated: Callable[..., Any] = formulas.gated_feedforward_parameters) -> Any:
+    """Width of the gated feed-forward with as many weights as a plain one, over the plain one's, solved in symbols."""
     import sympy
 
-    d, f, gated = sympy.symbols("d f f_gated", positive=True)
-    weights = formulas.gated_feedforward_parameters(d=d, f=gated) - formulas.plain_feedforward_parameters(d=d, f=f)
-    (solved,) = sympy.solve(weights, gated)
-    biased = weights + formulas.gated_feedforward_biases(d=d, f=gated) - formulas.plain_feedforward_biases(d=d, f=f)
-    (with_biases,) = sympy.solve(biased, gated)
-
-    def symbolic(where: str, quantity: str, difference: Any, scope: str = "stated") -> dict[str, Any]:
-        return case(
-            "B7.2", where, "exact", quantity, terms(sympy.cancel(difference)), "==", 0, scope=scope, backend="symbolic"
-        )
-
-    rows = [
-        case(
-            "B7.2",
-            "equal weights, solved for the gated width",
-            "exact",
-            "gated width over plain width",
-            sympy.Rational(sympy.cancel(solved / f)),
-            "==",
-            Fraction(2, 3),
-            backend="symbolic",
-            headline=True,
-        ),
-        symbolic("f = 4d", "terms that differ from 8d/3", solved.subs(f, 4 * d) - sympy.Rational(8, 3) * d),
-        symbolic(
-            "the ledger's equal_budget_width",
-            "terms that differ from the solution",
-            formulas.equal_budget_width(f=f) - solved,
-        ),
-        symbolic(
-            "biases counted: the width is f(2d + 1)/(3d + 2)",
-            "terms that differ from the solution",
-            with_biases - f * (2 * d + 1) / (3 * d + 2),
-            "conditioned",
-        ),
-    ]
-    third = 3 * d_model  # a width that 3 divides
-    plain, _ = _counted(third, 4 * third, "gelu", 1)
-    equal, _ = _counted(third, formulas.equal_budget_width(f=4 * third), "gated", 1)
-    same, _ = _counted(third, 4 * third, "gated", 1)
-    rows += [
-        case(
-            "B7.2",
-            f"executed, d {third}, f 4d and 8d/3",
-            "exact",
-            "weights apart",
-            equal - plain,
-            "==",
-            0,
-            backend="torch",
-            unit="parameter",
-        ),
-        case(
-            "B7.2",
-            f"executed, d {third}, both 4d wide",
-            "control",
-            "weights more",
-            same - plain,
-            ">=",
-            1,
-            backend="torch",
-            unit="parameter",
-        ),
-    ]
-    for width in widths:
-        plain = formulas.plain_feedforward_parameters(d=width, f=4 * width)
-        for m in multiples:
-            # 8d/3 rounded up to a whole number, then to a multiple of m.
-            rounded = formulas.rounded_up_width(f=-(-8 * width // 3), m=m)
-            extra = formulas.gated_feedforward_parameters(d=width, f=rounded) - plain
-            rows.append(
-                case(
-                    "B7.2",
-                    f"d {width}, 8d/3 rounded up to a multiple of {m}: f {rounded}, {extra / plain:+.3%}",
-                    "exact",
-                    "weights that rounding adds",
-                    extra,
-                    "in",
-                    (0, 3 * width * m),
-                    backend="rational",
-                    unit="parameter",
-                    bound_source="less than m columns of three matrices",
-                )
-            )
-    return rows
+    f, width = sympy.symbols("f width", positive=True)
+    more = gated(d=d, f=width) - formulas.plain_feedforward_parameters(d=d, f=f)
+    if biases:
+        more += formulas.gated_feedforward_biases(d=d, f=width) - formulas.plain_feedforward_biases(d=d, f=f)
+    (solved,) = sympy.solve(more, width)
+    return sympy.cancel(solved / f)
 
 
-def ledger_rows(d_model: int, batch: int, length: int) -> list[dict[str, Any]]:
-    """B7.3: weights and FLOPs of both kinds, at equal width and at equal budget, formula and executed."""
-    d, f = 3 * d_model, 12 * d_model
-    tokens = batch * length
-    equal = formulas.equal_budget_width(f=f)
-    plain = (
-        formulas.plain_feedforward_parameters(d=d, f=f),
-        formulas.plain_feedforward(B=batch, T=length, d=d, f=f),
+def budget(rows: Evidence, d: int, widths: Sequence[int], multiples: Sequence[int]) -> None:
+    """B7.2: the equal-budget width, solved for and executed; what rounding it costs; what biases change."""
+    import sympy
+
+    symbols, any_width = rows.of(by=routes.SYMBOLS, against=routes.TEXT), sympy.Symbol("d", positive=True)
+    quantity, wanted = "gated width over plain width at equal weights", Fraction(2, 3)
+    symbols.equal(quantity, ratio(any_width), wanted, headline=True, key="ratio")
+    symbols.prints("gated width over d where the plain one is 4d", 4 * ratio(any_width), Printed("8/3"), key="wide")
+    symbols.of(against=routes.FORMULA).equal(
+        "width beside a plain one of 3", 3 * ratio(any_width), formulas.equal_budget_width(f=3)
     )
-    rows = []
-    for name, width, ratio in (("equal width", f, Fraction(3, 2)), ("equal budget", equal, Fraction(1))):
-        gated = (
-            formulas.gated_feedforward_parameters(d=d, f=width),
-            formulas.gated_feedforward(B=batch, T=length, d=d, f=width),
-        )
-        executed = _counted(d, width, "gated", tokens)
-        for i, (quantity, unit) in enumerate((("weights", "parameter"), ("FLOPs", "FLOP"))):
-            where = f"{name}, d {d}, f {f} plain and {width} gated, B {batch}, T {length}"
-            rows += [
-                case(
-                    "B7.3",
-                    where,
-                    "exact",
-                    f"{quantity} of gated over plain, {name}",
-                    Fraction(gated[i], plain[i]),
-                    "==",
-                    ratio,
-                    headline=True,
-                ),
-                case(
-                    "B7.3",
-                    where,
-                    "exact",
-                    f"executed {quantity}",
-                    executed[i],
-                    "==",
-                    gated[i],
-                    backend="torch",
-                    unit=unit,
-                ),
-            ]
-    ungated = _counted(d, f, "gelu", tokens)
-    rows += [
-        case(
-            "B7.3",
-            f"the gate left out, d {d}, f {f}",
-            "control",
-            f"{quantity} over the plain one",
-            Fraction(ungated[i], plain[i]),
-            "==",
-            1,
-            backend="torch",
-        )
-        for i, quantity in enumerate(("weights", "FLOPs"))
-    ]
-    return rows
+    for change, changed in (
+        ("biases counted", {"biases": True}),
+        ("no third matrix", {"gated": formulas.plain_feedforward_parameters}),
+    ):
+        symbols.control(change, quantity, lambda **more: ratio(d, **more), changed, exactly(wanted), d_model=d,
+                        key=next(iter(changed)))  # fmt: skip
+    plain = formulas.plain_feedforward_parameters(d=d, f=4 * d)
+    here = rows.of(by=routes.TENSORS, against=routes.FORMULA, unit="parameter", d_model=d)
+
+    def extra(f: int = formulas.equal_budget_width(f=4 * d)) -> int:
+        return counted(d, f, "gated")["weights"] - plain
+
+    here.equal("weights of 8d/3 gated, less those of 4d plain", extra(), 0)
+    here.control("4d wide", "weights more than the plain one's", extra, {"f": 4 * d}, exactly(0))
+    for width in widths:
+        for m in multiples:
+            # 8d/3 rounded up to a whole number, then to a multiple of m; the other way tries one multiple after another.
+            f = formulas.rounded_up_width(f=-(-8 * width // 3), m=m)
+            tried = next(n for n in itertools.count(m, m) if 3 * n >= 8 * width)
+            more = rows.of(d_model=width, multiple=m)
+            more.equal("8d/3 rounded up", f, tried, by=routes.FORMULA, against=routes.ENUMERATION, unit="component")
+            added = counted(width, f, "gated")["weights"] - counted(width, 4 * width, "gelu")["weights"]
+            more.equal("weights that rounding adds", added, width * (3 * tried - 8 * width), by=routes.TENSORS,
+                       against=routes.ENUMERATION, unit="parameter")  # fmt: skip
+
+
+def ledger(rows: Evidence, d: int, batch: int, length: int) -> None:
+    """B7.3: weights and FLOPs of both kinds, at equal width and at equal budget, executed and by formula."""
+    f = 4 * d
+    plain = counted(d, f, "gelu", batch * length)
+    by_formula = {
+        "weights": lambda width: formulas.gated_feedforward_parameters(d=d, f=width),
+        "FLOPs": lambda width: formulas.gated_feedforward(B=batch, T=length, d=d, f=width),
+    }
+    for name, width, wanted in (
+        ("equal width", f, Fraction(3, 2)),
+        ("equal budget", formulas.equal_budget_width(f=f), 1),
+    ):
+        here = rows.of(tried=name, d_model=d, d_ff=f, gated_d_ff=width, batch=batch, length=length)
+        for quantity, route, unit in (("weights", routes.TENSORS, "parameter"), ("FLOPs", routes.COUNTER, "FLOP")):
+
+            def over(kind: str = "gated", width: int = width, quantity: str = quantity) -> Fraction:
+                return Fraction(counted(d, width, kind, batch * length)[quantity], plain[quantity])
+
+            own = here.of(by=route, against=routes.TEXT)
+            own.equal(f"{quantity} of gated over plain, {name}", over(), wanted, headline=True,
+                      key=f"{quantity}_{'width' if width == f else 'budget'}")  # fmt: skip
+            own.control(
+                "the gate left out", f"{quantity} over the plain one's", over, {"kind": "gelu"}, exactly(wanted)
+            )
+            own.of(against=routes.FORMULA, unit=unit).equal(
+                f"{quantity} of the gated one",
+                counted(d, width, "gated", batch * length)[quantity],
+                by_formula[quantity](width),
+            )
 
 
 def compute(
+    settings: Mapping[str, Any],
     d_model: int,
     d_ff: int,
     tokens: int,
@@ -322,8 +239,8 @@ def compute(
     import torch
 
     torch.set_num_threads(1)
-    return (
-        function_rows(d_model, d_ff, tokens, seed)
-        + budget_rows(d_model, widths, multiples)
-        + ledger_rows(d_model, batch, length)
-    )
+    rows = Evidence("B7.1", settings)
+    function(rows, d_model, d_ff, tokens, seed)
+    budget(rows.of("B7.2"), 3 * d_model, widths, multiples)
+    ledger(rows.of("B7.3"), 3 * d_model, batch, length)
+    return rows.rows
