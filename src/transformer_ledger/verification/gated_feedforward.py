@@ -48,14 +48,14 @@ def swapped(weights: Weights) -> Weights:
     return {**weights, "gate": weights["up"], "up": weights["gate"]}
 
 
-def module(d: int, f: int, kind: str) -> Any:
-    """Our executed decoder's feed-forward without biases."""
+def module(d: int, f: int, kind: str, bias: bool = False) -> Any:
+    """Our executed decoder's feed-forward."""
     import torch
 
     from transformer_ledger.executed.decoder import Feedforward as Module
 
     with torch.device("meta"):
-        return Module(d, kind, f, bias=False)
+        return Module(d, kind, f, bias)
 
 
 def executed(x: Any, weights: Weights) -> Any:
@@ -111,7 +111,12 @@ def function(rows: Evidence, d: int, f: int, tokens: int, seed: int) -> None:
         by=routes.MODULE, against=routes.BLAS, source="2 × running error bound", d_model=d, d_ff=f, tokens=tokens
     )
     here.agree(
-        "entry nearest to its bound: distance from the formula", ours, reference(x, weights), limit, headline=True
+        "entry nearest to its bound: distance from the formula",
+        ours,
+        reference(x, weights),
+        limit,
+        headline=True,
+        key="module",
     )
     for name, key, changed in (
         ("W_g and W_u swapped", "swapped", {"change": swapped}),
@@ -176,6 +181,9 @@ def budget(rows: Evidence, d: int, widths: Sequence[int], multiples: Sequence[in
         return counted(d, f, "gated")["weights"] - plain
 
     here.equal("weights of 8d/3 gated, less those of 4d plain", extra(), 0)
+    for kind, biases in (("gated", formulas.gated_feedforward_biases), ("gelu", formulas.plain_feedforward_biases)):
+        found = sum(p.numel() for name, p in module(d, 4 * d, kind, bias=True).named_parameters() if "bias" in name)
+        here.equal("biases", found, biases(d=d, f=4 * d), feedforward=kind)
     here.control("4d wide", "weights more than the plain one's", extra, {"f": 4 * d}, exactly(0))
     for width in widths:
         for m in multiples:

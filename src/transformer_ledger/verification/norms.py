@@ -214,7 +214,11 @@ def scaled(rows: Evidence, x: Any, scales: Sequence[float], epsilons: Sequence[f
                         )
                     elif (factor, dtype) == (scales[0], dtypes[0]):
                         here.beyond(
-                            "largest change", change.max(), PAST * limit, headline=shown, key=f"{kind}_{epsilon:g}"
+                            "largest change",
+                            change.max(),
+                            PAST * limit,
+                            headline=shown,
+                            key=f"{kind}_moved" if epsilon == epsilons[-1] else None,
                         )
                         here.control("ε/a in place of ε/a²", "largest distance from the norm with ε/a²", off, {"power": 1},
                                      at_most(limit))  # fmt: skip
