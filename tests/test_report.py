@@ -112,11 +112,11 @@ def test_page_asks_for_nothing(html):
 
 
 def test_extensions_begin_with_what_they_come_to():
-    def row(variant, low, high, budget="parameters"):
+    def row(variant, low, high, budget="scratch", share=1.0):
         ends = {"excess_change": (low + high) / 2, "excess_change_low": low, "excess_change_high": high}
-        return {"variant": variant, "budget": budget, **ends}
+        return {"variant": variant, "budget": budget, "share": share, **ends}
 
-    rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, "compute")]
+    rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, share=0.5)]
     told = studies.extension_verdicts(rows)
     assert told.endswith("better than the base: rope. Worse: wide. Not told apart from it: gqa.")
     assert studies.extension_verdicts(rows[:2]).endswith("base: rope. Worse: none. Not told apart from it: none.")
@@ -244,7 +244,7 @@ def test_a_difference_within_the_seeds_spread_is_called_so(html):
         "modern": "better",
     }
     sources = re.findall(r"<td>([^<]*)</td></tr>", section(html, "summary-extension-sources"))
-    assert sources == ["within the spread"] * 2 + ["better"] * 2 + ["worse"] * 2  # rope, modern, gqa on both sources
+    assert sources == ["within the spread"] * 2 + ["worse"] * 2 + ["better"] * 2  # rope, gqa, modern on both sources
 
 
 def test_what_the_text_calls_otherwise_stands_out(html):

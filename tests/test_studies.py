@@ -18,7 +18,7 @@ from transformer_ledger.claims.claim import verdict  # noqa: E402
 from transformer_ledger.claims.text_b import CLAIMS  # noqa: E402
 from transformer_ledger.model import from_architecture  # noqa: E402
 from transformer_ledger.study import attention, checkpoint, classification, extension  # noqa: E402
-from transformer_ledger.study.source import KINDS, TRAINING, Source, held_out, stream  # noqa: E402
+from transformer_ledger.study.source import HELD_OUT, KINDS, TRAINING, VALIDATION, Source, held_out, stream  # noqa: E402
 from transformer_ledger.study.training import Programme, fresh  # noqa: E402
 from transformer_ledger.verification import attention_schedules  # noqa: E402
 from transformer_ledger.verification import checkpoint as checkpoint_verification  # noqa: E402
@@ -187,33 +187,69 @@ def test_student_quantile(freedom):
     assert extension.student_quantile(0.975, freedom) == pytest.approx(known, rel=1e-9)
 
 
-def test_extensions_at_both_budgets():
-    sizes = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 12, "vocabulary": 16, "context": 12}
+SIZES = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 12, "vocabulary": 16, "context": 12}
+
+
+def test_extensions_at_every_budget():
     made = extension.compute(
-        {"teaching": SPEC.to_json()}, sizes, ["gqa", "modern"], 1, SOURCE, {**PROGRAMME, "steps": 6}, 2,
-        {"sequences": 4, "seed": 2}, [0, 1], 0.95,
+        {"teaching": SPEC.to_json()}, SIZES, ["gqa", "modern"], 1, SOURCE, {**PROGRAMME, "steps": 6}, [0.5, 1.0],
+        {"factors": [1.0, 4.0], "sequences": 4, "seed": 9}, 2, {"sequences": 4, "seed": 2}, [0, 1], 0.95,
     )  # fmt: skip
-    rows = {(row["variant"], row["budget"]): row for row in made["study/extension"]}
+    rows = {(row["variant"], row["budget"], row["share"]): row for row in made["study/extension"]}
     assert set(rows) == {
-        *((name, budget) for name in ("gqa", "modern") for budget in ("parameters", "compute")),
-        *((name, budget) for name in ("base", "gqa") for budget in ("conversion", "up-training")), ("base", "parameters"),
+        *((name, "scratch", share) for name in ("base", "gqa", "modern") for share in (0.5, 1.0)),
+        *((name, budget, share) for name in ("base", "gqa") for budget, share in (("conversion", 0), ("up-training", 1 / 3))),
     }  # fmt: skip
-    base = rows["base", "parameters"]
-    for (name, budget), row in rows.items():
-        if budget == "parameters":
+    for (name, budget, share), row in rows.items():
+        base = rows["base", budget, share]
+        if budget == "scratch":
             assert abs(row["parameter_change"]) <= 3 * 8 + 2  # half a unit of width
-        if budget == "compute":
             assert abs(row["flops"] - base["flops"]) <= row["flops"] // row["steps"]
         assert not row["distinguishable"] or name != "base"
-    assert rows["gqa", "compute"]["cache_bytes"] * 2 == base["cache_bytes"]
-    assert rows["base", "conversion"]["excess"] == base["excess"]  # the very same weights
-    assert rows["gqa", "conversion"]["flops"] == 0 < rows["gqa", "up-training"]["flops"]
+        assert row["comparisons"] == 3 * 6  # six differences, of both sources and of each
+        assert row["interval_confidence"] == pytest.approx(1 - 0.05 / 18)
+    base = rows["base", "scratch", 1.0]
+    assert base["steps"] == 6 == 2 * rows["base", "scratch", 0.5]["steps"]
+    assert rows["gqa", "scratch", 1.0]["cache_bytes"] * 2 == base["cache_bytes"]
+    assert rows["base", "conversion", 0]["excess"] == base["excess"]  # the very same weights
+    assert rows["gqa", "conversion", 0]["flops"] == 0 < rows["gqa", "up-training", 1 / 3]["flops"]
     tensors = {row["tensor"]: row for row in made["study/extension_tensors"] if row["variant"] == "modern"}
     assert tensors["position_embedding.weight"]["status"] == "gone"
     assert tensors["layers.0.feedforward.gate.weight"]["status"] == "new"
     assert tensors["layers.0.attention.key.weight"]["status"] == "reshaped"
+    assert sum(row["parameters_after"] for row in tensors.values()) == rows["modern", "scratch", 1.0]["parameters"]
     for table, found in made.items():
         assert {key for row in found for key in row} <= {column.name for column in tables.TABLES[table]}
+    selected = [row for row in made["study/extension_runs"] if row["budget"] == "selection"]
+    assert {(row["split"], row["seed"]) for row in selected} == {("validation", 9)}
+    for name in ("base", "gqa", "modern"):
+        tried = {}
+        for row in selected:
+            if row["variant"] == name:
+                tried.setdefault(row["learning_rate"], []).append(row)
+        best = min(tried, key=lambda rate: sum(row["excess"] for row in tried[rate]))
+        assert [rate for rate, own in tried.items() if own[0]["chosen"]] == [best]
+        assert rows[name, "scratch", 1.0]["learning_rate"] == best
+
+
+def test_a_training_that_ends_nowhere_is_not_chosen():
+    tried = []
+    for rate, excess in ((0.01, 0.3), (0.02, math.nan), (0.04, 0.2)):
+        run = trained_with([excess])
+        tried.append(run)
+        run.programme = Programme(**{**PROGRAMME, "learning_rate": rate})
+    assert extension.best_rates(tried) == {"rope": 0.04}
+
+
+def test_what_chooses_is_neither_trained_on_nor_held_out():
+    source = Source(8, 0.5, 4, 8, 1)
+    drawn = {
+        purpose: {tuple(row) for ids in held_out(source, 64, 32, 3, purpose).ids.values() for row in ids}
+        for purpose in (HELD_OUT, VALIDATION)
+    }
+    seen = {tuple(row) for batch in itertools.islice(source.batches(stream(3, TRAINING), 8, 32), 100) for row in batch}
+    assert not drawn[VALIDATION] & drawn[HELD_OUT]
+    assert not drawn[VALIDATION] & seen
 
 
 def merged(base, overlay):
@@ -229,17 +265,19 @@ def test_the_study_costs_what_its_config_says(overlay):
         merged(config, yaml.safe_load((ROOT / overlay).read_text()))
     own = config["study"]["extension"]
     base = from_architecture("teaching", config["models"]["teaching"]["architecture"])
-    plan = Programme(**own["programme"])
-    runs = extension.planned(
-        extension.smaller(base, own["sizes"]), own["extensions"], own["kv_heads"], plan, own["uptraining_steps"]
-    )
-    steps = len(own["seeds"]) * sum(run.programme.steps for run in runs)
+    programme = Programme(**own["programme"])
+    plan = extension.planned(
+        extension.smaller(base, own["sizes"]), own["extensions"], own["kv_heads"], programme, own["budgets"],
+        own["selection"]["factors"], own["uptraining_steps"],
+    )  # fmt: skip
+    steps = len(own["seeds"]) * sum(run.programme.steps for run in plan.runs(dict.fromkeys(plan.specs, 1.0)))
+    steps += sum(run.programme.steps for run in plan.selection())
     said = re.findall(r"([0-9,]+) steps in all, ([0-9,]+) tokens", (ROOT / (overlay or "config.yaml")).read_text())
-    assert said == [(f"{steps:,}", f"{steps * plan.batch * plan.length:,}")]
+    assert said == [(f"{steps:,}", f"{steps * programme.batch * programme.length:,}")]
 
 
 def trained_with(excesses):
-    run = extension.Trained("rope", "parameters", SPEC, Programme(**PROGRAMME))
+    run = extension.Trained("rope", "scratch", 1.0, SPEC, Programme(**PROGRAMME))
     run.losses = {seed: dict.fromkeys(KINDS, 1.0 + excess) for seed, excess in enumerate(excesses)}
     run.source_losses = {seed: dict.fromkeys(KINDS, 1.0) for seed in run.losses}
     return run
@@ -248,12 +286,12 @@ def trained_with(excesses):
 def test_a_difference_is_taken_seed_by_seed():
     base = trained_with([0.1, 0.5, 0.3])
     # A tenth less for every seed, far less than the seeds differ: seen, as they share it.
-    better = extension._changes(trained_with([0.0, 0.41, 0.2]), base, 0.95)
+    better = extension.changes(trained_with([0.0, 0.41, 0.2]), base, 0.95)
     assert better["excess_change"] == pytest.approx(-0.29 / 3)
     assert better["excess_change_high"] < 0
     assert better["distinguishable"]
     # As much less in the mean, but not for every seed: within the spread.
-    mixed = extension._changes(trained_with([0.3, 0.11, 0.2]), base, 0.95)
+    mixed = extension.changes(trained_with([0.3, 0.11, 0.2]), base, 0.95)
     assert mixed["excess_change"] == pytest.approx(-0.29 / 3)
     assert not mixed["distinguishable"]
     assert mixed["recall_excess_change_low"] < 0 < mixed["recall_excess_change_high"]

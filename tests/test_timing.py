@@ -68,5 +68,5 @@ def test_progress_is_a_line_a_second(monkeypatch, capsys):
         progress(done)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "3 of 10 steps, about 3 s left", "6 of 10 steps, about 2 s left", "9 of 10 steps, about 0 s left"
+        "4 of 10 steps, about 2 s left", "7 of 10 steps, about 1 s left", "10 of 10 steps, about 0 s left"
     ]  # fmt: skip

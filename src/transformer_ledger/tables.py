@@ -386,13 +386,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "study/extension": _columns("""
         variant | string | | base, rope, gqa, rmsnorm, gated or modern (all four)
-        budget | string | | parameters (as many as the base), compute (as many training FLOPs), conversion (old weights converted) or up-training (and then trained on)
+        budget | string | | scratch (as many parameters and training FLOPs as the base), conversion (the base's weights converted) or up-training (and then trained on)
+        share | float64 | | of the whole programme's compute: the point of the curve
         seeds | int64 | | trainings, each of its own seed
         d_ff | int64 | component | feed-forward width that the budget leaves
-        parameters | int64 | parameter | trained
+        parameters | int64 | parameter | counted on the module that was trained
         parameter_change | int64 | parameter | against the base
         steps | int64 | | optimiser steps
         tokens | int64 | token | predictions trained on
+        learning_rate | float64 | | largest; chosen for the variant among those of study/extension_runs whose budget is selection
         flops | decimal128(38,0) | FLOP | of the whole training, matrix products, full convention
         flops_change | decimal128(38,0) | FLOP | against the base's
         cache_bytes | int64 | byte | keys and values of one sequence of the training length, in bf16
@@ -402,11 +404,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         floor | float64 | nat/token | entropy of what is predicted
         loss | float64 | nat/token | mean held-out loss over the seeds
         excess | float64 | nat/token | the same minus the true source's loss on the same tokens; each seed has its own held-out tokens
-        excess_low | float64 | nat/token | lower end of its interval over the seeds
+        excess_low | float64 | nat/token | lower end of its own interval over the seeds (Student's), at the configured confidence
         excess_high | float64 | nat/token | upper end
         spread | float64 | nat/token | standard deviation over the seeds
+        comparisons | int64 | | intervals of differences in this study: both sources together and each alone
+        interval_confidence | float64 | | of each of them, such that all hold together at the configured confidence (Bonferroni)
+        disclosed | string | | what was chosen so that the study can tell differences apart
         excess_change | float64 | nat/token | against the base of the same budget, seed by seed
-        excess_change_low | float64 | nat/token | lower end of its interval over the seeds
+        excess_change_low | float64 | nat/token | lower end of its interval over the seeds, at interval_confidence
         excess_change_high | float64 | nat/token | upper end
         markov_excess | float64 | nat/token | excess on the second-order source alone
         markov_excess_change | float64 | nat/token | excess_change on it
@@ -416,10 +421,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         recall_excess_change | float64 | nat/token | excess_change on it
         recall_excess_change_low | float64 | nat/token | lower end of its interval over the seeds
         recall_excess_change_high | float64 | nat/token | upper end
-        distinguishable | bool | | the interval of excess_change leaves 0 out; otherwise it is smaller than the spread of the seeds lets one see
+        distinguishable | bool | | the interval of excess_change leaves 0 out; otherwise the spread of the seeds hides it
     """),
     "study/extension_tensors": _columns("""
-        variant | string | | as in study/extension, at the budget of equal parameters
+        variant | string | | as in study/extension, trained from scratch
         tensor | string | | name in the model
         status | string | | same (name and shape), reshaped, new or gone
         old_shape | string | | in the base, empty where new
@@ -429,10 +434,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "study/extension_runs": _columns("""
         variant | string | | as in study/extension
-        budget | string | | as in study/extension
+        budget | string | | as in study/extension, or selection: trained to choose the learning rate
+        share | float64 | | as in study/extension
+        steps | int64 | | optimiser steps
+        learning_rate | float64 | | largest of the training
+        chosen | bool | | the variant's learning rate in all other trainings; null outside selection
+        split | string | | what the loss is of: held-out, or validation in a selection; a training sees neither
         seed | int64 | | of initial weights and batches
         source | string | | markov or recall
-        loss | float64 | nat/token | held-out, at the end
+        loss | float64 | nat/token | at the end
         floor | float64 | nat/token | entropy of what is predicted
         source_loss | float64 | nat/token | loss of the true source on the same tokens
         excess | float64 | nat/token | loss minus source_loss

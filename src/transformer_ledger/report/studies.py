@@ -21,8 +21,7 @@ Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
 METHODS = ("naive", "blocked", "fused")
 BUDGETS = {
-    "parameters": "as many parameters as the base",
-    "compute": "as many training FLOPs as the base, to the nearest step",
+    "scratch": "from scratch, with as many parameters and training FLOPs as the base",
     "conversion": "the base’s weights, converted",
     "up-training": "the base’s weights, converted and trained on",
 }
@@ -91,24 +90,49 @@ def _outcome(row: Mapping[str, Any], source: str = "") -> str:
 
 def extension_summary(rows: Rows) -> list[dict[str, Any]]:
     """The variants by budget, each with what its difference from the base comes to."""
-    order = list(BUDGETS)
-    ordered = sorted(rows, key=lambda row: order.index(row["budget"]) if row["budget"] in order else len(order))
-    return [
-        {**row, "outcome": _outcome(row), "budget_text": BUDGETS.get(row["budget"], row["budget"])} for row in ordered
-    ]
+    return [{**row, "outcome": _outcome(row), "budget_text": _budget(row)} for row in rows]
+
+
+def _budget(row: Mapping[str, Any]) -> str:
+    part = f", {short(100 * row['share'], 3)} % of the compute" if row["budget"] == "scratch" else ""
+    return BUDGETS[row["budget"]] + part
+
+
+def extension_curve(rows: Rows) -> Markup | None:
+    """Held-out loss above the source's against the compute of the training, a line a variant, each point a training."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["budget"] == "scratch":
+            series.setdefault(row["variant"], []).append((float(row["flops"]), row["excess"]))
+    if not series:
+        return None
+    return pictures.lines(
+        "picture-extension-curve",
+        "Held-out loss against the training’s compute",
+        "; ".join(
+            f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} FLOP" for x, y in points)
+            for variant, points in series.items()
+        )
+        + ".",
+        series,
+        x_label="training, FLOP",
+        y_label="held-out loss above the source’s, nat a token",
+        marks=True,
+    )
 
 
 def extension_verdicts(rows: Rows) -> str:
-    """Which variants are better than the base of as many parameters, worse, and not told apart from it."""
+    """Which variants are better than the base at the largest budget, worse, and not told apart from it."""
     found: dict[str, list[str]] = {"better": [], "worse": [], "within the spread": []}
-    for row in rows:
-        if row["budget"] == "parameters" and row["variant"] != "base":
+    scratch = [row for row in rows if row["budget"] == "scratch"]
+    for row in scratch:
+        if row["share"] == max(own["share"] for own in scratch) and row["variant"] != "base":
             found[_outcome(row)].append(row["variant"])
     if not any(found.values()):
         return ""
     better, worse, level = (", ".join(variants) or "none" for variants in found.values())
     return (
-        f"At equal parameters, to the nearest feed-forward width, better than the base: {better}. "
+        f"At equal parameters, equal compute and the largest budget, better than the base: {better}. "
         f"Worse: {worse}. Not told apart from it: {level}."
     )
 
@@ -117,7 +141,7 @@ def extension_sources(rows: Rows) -> list[dict[str, Any]]:
     """The differences of each variant from the base on each source alone."""
     return [
         {
-            **{key: row[key] for key in ("variant", "budget")},
+            **{key: row[key] for key in ("variant", "budget_text")},
             "title": source_title(kind),
             "excess": row[f"{kind}_excess"],
             "change": row[f"{kind}_excess_change"],
@@ -382,11 +406,13 @@ def shown(study: Tables, timing: Tables) -> dict[str, Any]:
             "sources": extension_sources(extension),
             "verdicts": extension_verdicts(extension),
             "picture": extension_changes(extension),
+            "curve": extension_curve(extension),
             "programmes": {
-                programme: ", ".join(dict.fromkeys(row["budget"] for row in own))
+                programme: ", ".join(f"{row['variant']} ({row['budget_text']})" for row in own)
                 for programme, own in by(extension_summary(extension), "programme").items()
                 if programme
             },
+            "comparisons": extension[0] if extension else None,
             "seeds": sorted({row["seeds"] for row in extension}),
             "tensors": tensor_changes(study.get("extension_tensors", [])),
         },

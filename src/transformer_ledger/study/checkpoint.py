@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.progress import Progress
 from transformer_ledger.study.source import KINDS, HeldOut, Source, held_out
 
 METADATA_KEY = "transformer_ledger"
@@ -94,7 +95,10 @@ def compute(
     rows: list[dict[str, Any]] = []
     batches: list[float] = []  # losses of the batches since the last evaluation
 
+    progress = Progress(plan.steps, "steps")
+
     def watch(step: int, loss: float | None) -> None:
+        progress(step)
         batches.extend([] if loss is None else [loss])
         if step % every and step != plan.steps:
             return

@@ -1,30 +1,43 @@
 """Extensions of the model function, each trained for itself: which tensors change, what it costs, what it gains.
 
-An extended model is a new model: the old checkpoint's result says nothing about it. Each is trained from scratch on the
-same source with the same seeds, at two budgets: as many parameters as the base (the feed-forward's width gives way), and
-as many training FLOPs (the number of steps gives way). Grouped queries are also converted from the trained base by
-averaging heads, and trained on (Ainslie et al. 2023, arXiv:2305.13245, section 2.1), beside the base trained on as long.
+An extended model is a new model: the old checkpoint's result says nothing about it. Each is trained from scratch with as
+many parameters as the base (the feed-forward's width gives way) and as many training FLOPs (the number of steps gives
+way), at several budgets: a curve, each point a training of its own to the end of its own schedule. Its learning rate is
+chosen before, from a grid, by its loss on sequences that are neither trained on nor held out. Grouped queries are also
+converted from the trained base by averaging heads, and trained on (Ainslie et al. 2023, arXiv:2305.13245, section 2.1),
+beside the base trained on as long.
 
 Differences are taken seed by seed. A seed fixes the batches in their order, the first draw of every tensor, and the
 held-out sequences; variant and base of one seed share them all (a tensor's draw where both have it in the same shape), so
 that their luck cancels as far as it is shared. Student's interval for the mean of these differences is over the seeds, and
-as each seed has held-out sequences of its own, over these too.
+as each seed has held-out sequences of its own, over these too. With so many comparisons a few of their intervals would
+miss by chance, so each is as wide as Bonferroni's inequality asks for all of them to hold together.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transformer_ledger.ledger import kv_cache, matmul
 from transformer_ledger.ledger import parameters as parameter_ledger
 from transformer_ledger.model import ModelSpec
-from transformer_ledger.study.source import KINDS, HeldOut, Source, held_out
+from transformer_ledger.progress import Progress
+from transformer_ledger.study.source import KINDS, VALIDATION, HeldOut, Source, held_out
 
+Watch = Callable[[int, float | None], None]
+Weights = Mapping[str, Any] | None
 CACHE_DTYPE = "bf16"
+BASE, SCRATCH, CONVERSION, UPTRAINING, SELECTION = "base", "scratch", "conversion", "up-training", "selection"
+DISCLOSED = (
+    "Chosen so that differences show: a model and a source small enough for every full training to leave the plateau it "
+    "starts on, weights that start at 1/√(inputs), a position table that starts as sinusoids, held-out sequences of their "
+    "own for every seed. They say which of these models learns this source faster, and nothing of larger ones."
+)
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -85,7 +98,7 @@ def extended(spec: ModelSpec, extension: str, kv_heads: int) -> ModelSpec:
 
 
 def parameters(spec: ModelSpec) -> int:
-    """Exact number of parameters."""
+    """Exact number of parameters, by formula."""
     return parameter_ledger.totals(spec)[0]
 
 
@@ -136,9 +149,11 @@ class Trained:
 
     variant: str
     budget: str
+    share: float  # of the whole programme's compute
     spec: ModelSpec
     programme: Any  # training.Programme
     steps_before: int = 0  # of the base that the weights were converted from
+    parameters: int = 0  # counted on the module that was trained
     losses: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
     source_losses: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
 
@@ -147,12 +162,26 @@ class Trained:
         """Of the steps with this model; what the base cost before a conversion is not in it."""
         return int(self.programme.steps * matmul.total(self.spec, self.programme.batch, self.programme.length, "train"))
 
-    def evaluate(self, model: Any, data: HeldOut, seed: int) -> None:
-        """Keep the held-out losses of the training of `seed`."""
-        from transformer_ledger.study.training import evaluate
+    def run(
+        self,
+        source: Source,
+        seed: int,
+        data: HeldOut,
+        watch: Watch,
+        weights: Weights = None,
+        batches: int | None = None,
+    ) -> Any:
+        """Train a model from `seed`, or on from `weights` with the seed `batches`; keep its losses on `data`. The model."""
+        from transformer_ledger.study import training
 
-        self.losses[seed] = {kind: float(loss.mean()) for kind, loss in evaluate(model, data).items()}
+        model = training.fresh(self.spec, seed)
+        if weights is not None:
+            model.load_state_dict(weights)
+        training.train(model, source, self.programme, seed if batches is None else batches, watch)
+        self.parameters = sum(tensor.numel() for tensor in model.parameters())
+        self.losses[seed] = {kind: float(loss.mean()) for kind, loss in training.evaluate(model, data).items()}
         self.source_losses[seed] = {kind: float(data.loss[kind].mean()) for kind in KINDS}
+        return model
 
     def excess(self, *kinds: str) -> list[float]:
         """Held-out loss minus the true source's, mean over `kinds`, seed by seed."""
@@ -162,74 +191,174 @@ class Trained:
         ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is trained: the variants' models by name, the base's first, each with its programmes by budget."""
+
+    specs: Mapping[str, ModelSpec]
+    programme: Any  # training.Programme, the whole one of the base
+    shares: Sequence[float]  # of it, rising: the budgets
+    factors: Sequence[float]  # of its learning rate: the grid
+    uptraining_steps: int
+    grouped: ModelSpec | None  # the base with grouped queries, all else as it is
+
+    def at(self, variant: str, share: float, factor: float = 1.0) -> Any:
+        """The programme of a variant that costs a share of the whole one's FLOPs, to the nearest step."""
+        base, own = (
+            matmul.total(self.specs[name], self.programme.batch, self.programme.length, "train")
+            for name in (BASE, variant)
+        )
+        steps = max(round(share * self.programme.steps * base / own), 1)
+        return dataclasses.replace(self.programme, steps=steps, learning_rate=factor * self.programme.learning_rate)
+
+    def selection(self) -> list[Trained]:
+        """The trainings that choose the learning rates, at the largest budget."""
+        share = self.shares[-1]
+        return [
+            Trained(variant, SELECTION, share, spec, self.at(variant, share, factor))
+            for variant, spec in self.specs.items()
+            for factor in self.factors
+        ]
+
+    def runs(self, rates: Mapping[str, float]) -> list[Trained]:
+        """The trainings of one seed with each variant's learning rate; those after a conversion come last."""
+
+        def at(variant: str, share: float) -> Any:
+            return dataclasses.replace(self.at(variant, share), learning_rate=rates[variant])
+
+        runs = [
+            Trained(variant, SCRATCH, share, spec, at(variant, share))
+            for share in self.shares
+            for variant, spec in self.specs.items()
+        ]
+        if self.uptraining_steps and self.grouped:
+            before = at(BASE, self.shares[-1])
+            for budget, steps in ((CONVERSION, 0), (UPTRAINING, self.uptraining_steps)):
+                more = dataclasses.replace(before, steps=steps, learning_rate=rates[BASE] / 2)
+                for name, spec in ((BASE, self.specs[BASE]), ("gqa", self.grouped)):
+                    runs.append(Trained(name, budget, steps / before.steps, spec, more, before.steps))
+        return runs
+
+
 def planned(
-    base: ModelSpec, extensions: Sequence[str], kv_heads: int, plan: Any, uptraining_steps: int
-) -> list[Trained]:
-    """The trainings of one seed, the base's first, before they have run; those after a conversion come last."""
-
-    def step_flops(spec: ModelSpec) -> int:
-        return matmul.total(spec, plan.batch, plan.length, "train")
-
-    runs = [Trained("base", "parameters", base, plan)]
+    base: ModelSpec,
+    extensions: Sequence[str],
+    kv_heads: int,
+    programme: Any,
+    budgets: Sequence[float],
+    factors: Sequence[float],
+    uptraining_steps: int,
+) -> Plan:
+    """The plan of the study; every variant has as many parameters as the base, to the nearest feed-forward width."""
+    specs = {BASE: base}
     for name in extensions:
-        spec = extended(base, name, kv_heads)
-        runs.append(Trained(name, "parameters", at_parameters(spec, parameters(base)), plan))
-        steps = round(plan.steps * step_flops(base) / step_flops(spec))
-        runs.append(Trained(name, "compute", spec, dataclasses.replace(plan, steps=steps)))
-    if uptraining_steps and "gqa" in extensions:
-        for budget, steps in (("conversion", 0), ("up-training", uptraining_steps)):
-            more = dataclasses.replace(plan, steps=steps, learning_rate=plan.learning_rate / 2)
-            for name in ("base", "gqa"):
-                runs.append(Trained(name, budget, extended(base, name, kv_heads), more, plan.steps))
-    return runs
+        specs[name] = at_parameters(extended(base, name, kv_heads), parameters(base))
+    grouped = extended(base, "gqa", kv_heads) if "gqa" in extensions else None
+    return Plan(specs, programme, budgets, factors, uptraining_steps, grouped)
 
 
-def _changes(run: Trained, base: Trained, confidence: float) -> dict[str, Any]:
+def counted(total: int) -> Watch:
+    """What counts the steps of all trainings and says how far they are."""
+    progress, done = Progress(total, "steps"), itertools.count(1)
+
+    def watch(step: int, loss: float | None) -> None:
+        if step:
+            progress(next(done))
+
+    return watch
+
+
+def best_rates(tried: Sequence[Trained]) -> dict[str, float]:
+    """The learning rate of each variant whose training ended nearest to the source; one that ended nowhere is last."""
+    best: dict[str, tuple[float, float]] = {}
+    for run in tried:
+        (excess,) = run.excess(*KINDS)
+        found = (excess if math.isfinite(excess) else math.inf, run.programme.learning_rate)
+        best[run.variant] = min(best.get(run.variant, found), found)
+    return {variant: rate for variant, (_, rate) in best.items()}
+
+
+def changes(run: Trained, base: Trained, confidence: float) -> dict[str, Any]:
     """What the excess changes against the base, seed by seed, with its interval: of both kinds together, and of each."""
     row: dict[str, Any] = {}
     for prefix, kinds in {"": KINDS, **{f"{kind}_": (kind,) for kind in KINDS}}.items():
-        changes = [x - y for x, y in zip(run.excess(*kinds), base.excess(*kinds), strict=True)]
-        low, high = interval(changes, confidence)
+        changed = [x - y for x, y in zip(run.excess(*kinds), base.excess(*kinds), strict=True)]
+        low, high = interval(changed, confidence)
         row[f"{prefix}excess"] = statistics.fmean(run.excess(*kinds))
-        row[f"{prefix}excess_change"] = statistics.fmean(changes)
+        row[f"{prefix}excess_change"] = statistics.fmean(changed)
         row[f"{prefix}excess_change_low"], row[f"{prefix}excess_change_high"] = low, high
     return {**row, "distinguishable": not row["excess_change_low"] <= 0 <= row["excess_change_high"]}
 
 
-def _summary(run: Trained, base: Trained, floor: float, confidence: float) -> dict[str, Any]:
-    """The row of study/extension."""
-    values = run.excess(*KINDS)
-    low, high = interval(values, confidence)
-    plan, length = run.programme, run.programme.length
-    cache = [kv_cache.cache_bytes(trained.spec, 1, length, CACHE_DTYPE, "needed") for trained in (run, base)]
-    kept = [row for row in tensor_rows(run.variant, base.spec, run.spec) if row["status"] == "same"]
+def described(run: Trained) -> str:
+    """The training programme in words."""
+    plan = run.programme
     origin = f"the base's weights after {run.steps_before} steps" if run.steps_before else ""
     trained = (
-        f"AdamW, {plan.steps} steps of {plan.batch} × {length} tokens, {min(plan.warmup, plan.steps)} of warm-up to "
+        f"AdamW, {plan.steps} steps of {plan.batch} × {plan.length} tokens, {min(plan.warmup, plan.steps)} of warm-up to "
         f"{plan.learning_rate:g}, cosine to a tenth, weight decay {plan.weight_decay:g}"
     )
+    return ", ".join(part for part in (origin, trained if plan.steps else "not trained on") if part)
+
+
+def summary(run: Trained, base: Trained, floor: float, confidence: float, comparisons: int) -> dict[str, Any]:
+    """The row of study/extension."""
+    values, plan = run.excess(*KINDS), run.programme
+    low, high = interval(values, confidence)
+    cache = [kv_cache.cache_bytes(trained.spec, 1, plan.length, CACHE_DTYPE, "needed") for trained in (run, base)]
+    kept = [row for row in tensor_rows(run.variant, base.spec, run.spec) if row["status"] == "same"]
+    each = 1 - (1 - confidence) / comparisons
     return {
         "variant": run.variant,
         "budget": run.budget,
+        "share": run.share,
         "seeds": len(run.losses),
         "d_ff": run.spec.layers[0][1].feedforward.width,
-        "parameters": parameters(run.spec),
-        "parameter_change": parameters(run.spec) - parameters(base.spec),
+        "parameters": run.parameters,
+        "parameter_change": run.parameters - base.parameters,
         "steps": plan.steps,
-        "tokens": plan.steps * plan.batch * length,
+        "tokens": plan.steps * plan.batch * plan.length,
+        "learning_rate": plan.learning_rate,
         "flops": run.flops,
         "flops_change": run.flops - base.flops,
         "cache_bytes": cache[0],
         "cache_bytes_change": cache[0] - cache[1],
         "checkpoint_parameters": sum(row["parameters_after"] for row in kept),
-        "programme": ", ".join(part for part in (origin, trained if plan.steps else "not trained on") if part),
+        "programme": described(run),
         "floor": floor,
         "loss": statistics.fmean(statistics.fmean(loss.values()) for loss in run.losses.values()),
         "excess_low": low,
         "excess_high": high,
         "spread": statistics.stdev(values) if len(values) > 1 else None,
-        **_changes(run, base, confidence),
+        "comparisons": comparisons,
+        "interval_confidence": each,
+        "disclosed": DISCLOSED,
+        **changes(run, base, each),
     }
+
+
+def run_rows(runs: Sequence[Trained], floors: Mapping[str, float], chosen: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The rows of study/extension_runs, one a training and source; `chosen` are the variants' learning rates."""
+    return [
+        {
+            "variant": run.variant,
+            "budget": run.budget,
+            "share": run.share,
+            "steps": run.programme.steps,
+            "learning_rate": run.programme.learning_rate,
+            "chosen": run.programme.learning_rate == chosen[run.variant] if run.budget == SELECTION else None,
+            "split": "validation" if run.budget == SELECTION else "held-out",
+            "seed": seed,
+            "source": kind,
+            "loss": loss,
+            "floor": floors[kind],
+            "source_loss": run.source_losses[seed][kind],
+            "excess": loss - run.source_losses[seed][kind],
+        }
+        for run in runs
+        for seed, found in run.losses.items()
+        for kind, loss in found.items()
+    ]
 
 
 def compute(
@@ -239,6 +368,8 @@ def compute(
     kv_heads: int,
     source: Mapping[str, Any],
     programme: Mapping[str, Any],
+    budgets: Sequence[float],
+    selection: Mapping[str, Any],
     uptraining_steps: int,
     held_out_data: Mapping[str, int],
     seeds: Sequence[int],
@@ -247,53 +378,47 @@ def compute(
     """Rows of study/extension, study/extension_tensors and study/extension_runs.
 
     The one model of `models` in other `sizes` is the base; `extensions` are rope, gqa, rmsnorm, gated, modern; `kv_heads`
-    of gqa and modern; `source` and `programme` as in study.checkpoint; `uptraining_steps` 0 leaves up-training out;
-    `confidence` of the intervals over the seeds.
+    of gqa and modern; `source` and `programme` as in study.checkpoint; `budgets`: shares of the programme's compute;
+    `selection`: factors of its learning rate, sequences of each kind and seed of the trainings that choose among them;
+    `uptraining_steps` 0 leaves up-training out; `confidence` of all intervals of differences together.
     """
     import torch
 
-    from transformer_ledger.study import training
     from transformer_ledger.study.classification import with_groups
+    from transformer_ledger.study.training import Programme
 
     torch.set_num_threads(1)
-    ((_, described),) = models.items()
-    base = smaller(ModelSpec.from_json(described), sizes)
-    origin, plan = Source(**source), training.Programme(**programme)
-    floors = {kind: origin.floor(kind, plan.length) for kind in KINDS}
+    ((_, described_model),) = models.items()
+    base, origin = smaller(ModelSpec.from_json(described_model), sizes), Source(**source)
+    length, floors = programme["length"], {kind: origin.floor(kind, programme["length"]) for kind in KINDS}
+    plan = planned(base, extensions, kv_heads, Programme(**programme), budgets, selection["factors"], uptraining_steps)
+    tried, seed = plan.selection(), selection["seed"]
+    steps = len(seeds) * sum(run.programme.steps for run in plan.runs(dict.fromkeys(plan.specs, 1.0)))
+    watch = counted(steps + sum(run.programme.steps for run in tried))
+    validation = held_out(origin, selection["sequences"], length, seed, VALIDATION)
+    for run in tried:
+        run.run(origin, seed, validation, watch)
+    rates = best_rates(tried)
 
-    runs = planned(base, extensions, kv_heads, plan, uptraining_steps)
-    weights: dict[str, Any] = {}  # of the base of the seed at hand
+    runs, weights = plan.runs(rates), dict[str, Any]()
     for seed in seeds:
-        data = held_out(origin, held_out_data["sequences"], plan.length, held_out_data["seed"] + seed)
+        data = held_out(origin, held_out_data["sequences"], length, held_out_data["seed"] + seed)
         for run in runs:
-            model = training.fresh(run.spec, seed)
             if run.steps_before:
-                model.load_state_dict(weights if run.variant == "base" else with_groups(base, weights, kv_heads)[1])
-            training.train(model, origin, run.programme, seed + max(seeds) + 1 if run.steps_before else seed)
-            run.evaluate(model, data, seed)
-            if run is runs[0]:
+                start = weights if run.variant == BASE else with_groups(base, weights, kv_heads)[1]
+                run.run(origin, seed, data, watch, start, seed + max(seeds) + 1)
+                continue
+            model = run.run(origin, seed, data, watch)
+            if run.variant == BASE:  # the largest budget comes last
                 weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
-    bases = {run.budget: run for run in runs if run.variant == "base"}
+    bases = {(run.budget, run.share): run for run in runs if run.variant == BASE}
+    comparisons = (1 + len(KINDS)) * (len(runs) - len(bases))
     floor = statistics.fmean(floors.values())
     return {
-        "study/extension": [_summary(run, bases.get(run.budget, runs[0]), floor, confidence) for run in runs],
+        "study/extension": [summary(run, bases[run.budget, run.share], floor, confidence, comparisons) for run in runs],
         "study/extension_tensors": [
-            row for run in runs if run.budget == "parameters" for row in tensor_rows(run.variant, base, run.spec)
+            row for variant, spec in plan.specs.items() for row in tensor_rows(variant, base, spec)
         ],
-        "study/extension_runs": [
-            {
-                "variant": run.variant,
-                "budget": run.budget,
-                "seed": seed,
-                "source": kind,
-                "loss": loss,
-                "floor": floors[kind],
-                "source_loss": run.source_losses[seed][kind],
-                "excess": loss - run.source_losses[seed][kind],
-            }
-            for run in runs
-            for seed, found in run.losses.items()
-            for kind, loss in found.items()
-        ],
+        "study/extension_runs": run_rows([*tried, *runs], floors, rates),
     }

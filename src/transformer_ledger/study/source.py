@@ -26,7 +26,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 KINDS = ("markov", "recall")
 DRAWN_AT_ONCE = 64  # batches
-TRAINING, HELD_OUT = 1, 2  # what a stream of random numbers is for
+TRAINING, HELD_OUT, VALIDATION = 1, 2, 3  # what a stream of random numbers is for
 
 
 def stream(seed: int, purpose: int) -> np.random.Generator:
@@ -143,8 +143,8 @@ class HeldOut:
     loss: dict[str, Array]
 
 
-def held_out(source: Source, sequences: int, length: int, seed: int) -> HeldOut:
+def held_out(source: Source, sequences: int, length: int, seed: int, purpose: int = HELD_OUT) -> HeldOut:
     """`sequences` of each kind."""
-    generator = stream(seed, HELD_OUT)
+    generator = stream(seed, purpose)
     drawn = {kind: source.draw(generator, kind, sequences, length) for kind in KINDS}
     return HeldOut({kind: ids for kind, (ids, _) in drawn.items()}, {kind: loss for kind, (_, loss) in drawn.items()})
