@@ -18,7 +18,7 @@ from transformer_ledger.claims.claim import verdict  # noqa: E402
 from transformer_ledger.claims.text_b import CLAIMS  # noqa: E402
 from transformer_ledger.model import from_architecture  # noqa: E402
 from transformer_ledger.study import attention, checkpoint, classification, extension  # noqa: E402
-from transformer_ledger.study.source import HELD_OUT, KINDS, TRAINING, VALIDATION, Source, held_out, stream  # noqa: E402
+from transformer_ledger.study.source import HELD_OUT, KINDS, TRAINING, VALIDATION, Source, held_out, plausible, stream  # noqa: E402
 from transformer_ledger.study.training import Programme, fresh  # noqa: E402
 from transformer_ledger.verification import attention_schedules  # noqa: E402
 from transformer_ledger.verification import checkpoint as checkpoint_verification  # noqa: E402
@@ -87,6 +87,29 @@ def test_the_floor_by_enumeration():
     assert np.allclose(np.einsum("ab,abc->bc", source.pairs, source.table), source.pairs, atol=1e-15)
 
 
+def test_what_no_predictor_can_do_is_not_plausible():
+    source = Source(**SOURCE)
+    data = held_out(source, 200, 12, 7)
+    for kind in KINDS:
+        floor, own = source.floor(kind, 12), data.loss[kind]
+        assert plausible(own, data, kind, floor)
+        assert plausible(own + 0.3, data, kind, floor)
+        assert not plausible(own - 0.3, data, kind, floor)  # it has seen what it predicts
+        assert not plausible(own, data, kind, floor * 1.5)
+        assert not plausible(own, data, kind, floor / 2)
+
+
+def test_a_model_of_another_size_is_out_of_budget():
+    base, other = trained_with([0.1, 0.2]), trained_with([0.1, 0.2])
+    base.parameters = other.parameters = extension.parameters(SPEC)
+    assert extension.in_budget(other, base)
+    other.parameters += 1
+    assert not extension.in_budget(other, base)
+    longer = trained_with([0.1, 0.2])
+    longer.parameters, longer.programme = base.parameters, Programme(**{**PROGRAMME, "steps": 41})
+    assert not extension.in_budget(longer, base)
+
+
 def test_recall_answers_follow_from_the_facts():
     source = Source(**SOURCE)
     ids, loss = source.draw(np.random.Generator(np.random.PCG64(0)), "recall", 50, 12)
@@ -104,6 +127,7 @@ def test_training_is_repeatable_and_learns(trained):
     assert again == trained
     assert checkpoint.compute(**{**SETTINGS, "seed": 1}) != trained
     rows = [row for row in trained["study/loss"] if row["split"] == "held-out"]
+    assert all(row["holds"] for row in rows)
     for kind in KINDS:
         own = [row for row in rows if row["source"] == kind]
         assert own[-1]["excess"] < 0.5 * own[0]["excess"]
@@ -204,7 +228,8 @@ def test_extensions_at_every_budget():
         base = rows["base", budget, share]
         if budget == "scratch":
             assert abs(row["parameter_change"]) <= 3 * 8 + 2  # half a unit of width
-            assert abs(row["flops"] - base["flops"]) <= row["flops"] // row["steps"]
+            assert 2 * abs(row["flops"] - base["flops"]) <= row["flops"] // row["steps"]
+        assert row["holds"], row
         assert not row["distinguishable"] or name != "base"
         assert row["comparisons"] == 3 * 6  # six differences, of both sources and of each
         assert row["interval_confidence"] == pytest.approx(1 - 0.05 / 18)

@@ -402,3 +402,4 @@ def test_timed_jobs_give_their_rows(monkeypatch: pytest.MonkeyPatch, name: str, 
     rows = compute(**settings)
     assert len({row["case"] for row in rows}) == cases
     assert all(row["median_seconds"] > 0 for row in rows)
+    assert {row["difference"] for row in rows if row["counted_flops"] is not None} <= {0}

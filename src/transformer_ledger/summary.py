@@ -11,12 +11,28 @@ from transformer_ledger.evidence import CONTROL
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
-READS = ("claims", "verification", "ledger", "experiment", "study")
+READS = ("claims", "verification", "ledger", "experiment", "study", "timing")
 """Kinds of tables in which a run can be surprised."""
-NAMED = ("case", "length", "dtype", "logits", "tensor", "quantity")  # columns that name a row of an experiment or study
+# Columns that name a row of an experiment, a study or a timing.
+NAMED = (
+    "case",
+    "part",
+    "length",
+    "dtype",
+    "logits",
+    "tensor",
+    "quantity",
+    "variant",
+    "budget",
+    "share",
+    "source",
+    "step",
+)
 
 
-def surprises(*, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables) -> list[str]:
+def surprises(
+    *, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables, timing: Tables
+) -> list[str]:
     """One line for each unregistered verdict, unbroken control, ledger that differs and row outside its bound."""
     found = [
         f"{row['claim']}: {row['verdict']} instead of {row['registered']} ({row['statement']})"
@@ -34,24 +50,28 @@ def surprises(*, claims: Tables, verification: Tables, ledger: Tables, experimen
         if off:
             models = ", ".join(sorted({str(row["model"]) for row in off}))
             found.append(f"ledger {name}: {len(off)} of {len(rows)} rows differ from the executed model ({models})")
-    for kind, tables in (("experiment", experiment), ("study", study)):
+    for kind, tables in (("experiment", experiment), ("study", study), ("timing", timing)):
         found += [
             f"{kind} {name}: {', '.join(str(row[key]) for key in NAMED if key in row)} is outside its bound"
             for name, rows in tables.items()
             for row in rows
-            if row.get("holds") is False
+            if row.get("holds") is False or row.get("difference" if kind == "timing" else "")
         ]
     return found
 
 
-def compute(*, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables) -> str:
+def compute(
+    *, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables, timing: Tables
+) -> str:
     """The text of the summary; its last line begins with `surprises: 0` where there are none."""
     rows = claims["claims"]
     counts = Counter(row["verdict"] for row in rows)
     compared = [row for table in ledger.values() for row in table if row.get("difference") is not None]
     held = [row for table in experiment.values() for row in table if row.get("decisive")]
     judged = [row for table in study.values() for row in table if row.get("holds") is not None]
-    found = surprises(claims=claims, verification=verification, ledger=ledger, experiment=experiment, study=study)
+    found = surprises(
+        claims=claims, verification=verification, ledger=ledger, experiment=experiment, study=study, timing=timing
+    )
     lines = [
         "",
         "Transformer Ledger",
@@ -59,7 +79,7 @@ def compute(*, claims: Tables, verification: Tables, ledger: Tables, experiment:
         f"  {len(compared):,} ledger rows held against executed models, "
         f"{sum(row['difference'] != 0 for row in compared):,} differ",
         f"  {len(held):,} experiment cases, {sum(not row['holds'] for row in held):,} outside their bound",
-        f"  {len(judged):,} errors of blocked attention, {sum(not row['holds'] for row in judged):,} beyond what is allowed",
+        f"  {len(judged):,} rows of studies judged by a rule, {sum(not row['holds'] for row in judged):,} against it",
         "  page: results/report.html",
         f"  surprises: {len(found)}",
         *(f"    {line}" for line in found),

@@ -255,13 +255,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         part | string | | what runs: a product, a norm, a kernel
         parameters | string | | what the case says in words, as JSON with sorted keys
         flops | decimal128(38,0) | FLOP | operations, written down before the measurement
+        counted_flops | decimal128(38,0) | FLOP | of the matrix products that ran, counted call by call; null where none shows (norms, softmax, the fused kernel)
+        difference | decimal128(38,0) | FLOP | flops minus counted_flops
         bytes_moved | int64 | byte | inputs read and outputs written once, planes of scores as often as they are; written down before the measurement
         flops_per_byte | float64 | FLOP/byte | arithmetic intensity
         peak_flops_per_second | float64 | FLOP/s | best rate of a large matrix product on this machine, same threads
         peak_bytes_per_second | float64 | byte/s | best rate of a large copy on this machine, same threads
         bottleneck | string | | compute or memory, whichever of the two takes longer at its peak
         expected_seconds | float64 | s | the longer of the two
-        warmups | int64 | | runs before the timed ones, the last of them under the memory profiler
+        warmups | int64 | | runs before the timed ones, under the memory profiler and the counter of operations
         interleaved | int64 | | cases and parts timed in turn with each other, this one among them
         repeats | int64 | | runs timed; they end when the spread of all that is compared is no more than spread_wanted, or at the configured most
         median_seconds | float64 | s | median run
@@ -340,6 +342,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         floor | float64 | nat/token | entropy of what is predicted: no model has a lower expected loss
         source_loss | float64 | nat/token | loss of the true source on the very same held-out tokens
         excess | float64 | nat/token | loss minus source_loss, free of the sample's own luck
+        holds | bool | | the sequences can be the source's and the loss a predictor's: the 99.9 % interval of source_loss over the sequences holds the floor, and excess is not below 0 by more than its own; null for training
     """),
     "study/classification": _columns("""
         change | string | | what was changed in the one trained checkpoint
@@ -410,6 +413,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         comparisons | int64 | | intervals of differences in this study: both sources together and each alone
         interval_confidence | float64 | | of each of them, such that all hold together at the configured confidence (Bonferroni)
         disclosed | string | | what was chosen so that the study can tell differences apart
+        holds | bool | | parameters are as many as the formula says and, from scratch, parameters and FLOPs the base's to half a unit of width and half a step; and excess_high is not below 0, for no model beats the source
         excess_change | float64 | nat/token | against the base of the same budget, seed by seed
         excess_change_low | float64 | nat/token | lower end of its interval over the seeds, at interval_confidence
         excess_change_high | float64 | nat/token | upper end

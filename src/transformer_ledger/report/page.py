@@ -699,7 +699,7 @@ def compute(
     described = specs(models)
     labels = {name: model.get("label") or name for name, model in models.items()}
     differ, compared = differences(ledger)
-    held = [row for table in experiment.values() for row in table if row.get("holds") is not None]
+    held = [row for table in experiment.values() for row in table if row.get("decisive")]
     broken = [row for table in verification.values() for row in table if row["leg"] == "control"]
 
     summaries: dict[str, Any] = {
@@ -747,7 +747,12 @@ def compute(
             meanings=MEANINGS,
             texts=claims_shown(rows),
             surprises=surprises(
-                claims=claims or {}, verification=verification, ledger=ledger, experiment=experiment, study=study
+                claims=claims or {},
+                verification=verification,
+                ledger=ledger,
+                experiment=experiment,
+                study=study,
+                timing=timing,
             ),
             differ=differ,
             compared=compared,

@@ -15,7 +15,7 @@ from typing import Any
 
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.progress import Progress
-from transformer_ledger.study.source import KINDS, HeldOut, Source, held_out
+from transformer_ledger.study.source import KINDS, HeldOut, Source, held_out, plausible
 
 METADATA_KEY = "transformer_ledger"
 
@@ -111,8 +111,9 @@ def compute(
             batches.clear()
         for kind, losses in training.evaluate(model, data).items():
             loss, own = float(losses.mean()), float(data.loss[kind].mean())
+            holds = plausible(losses, data, kind, floors[kind])
             rows.append({**shared, "split": "held-out", "source": kind, "loss": loss, "floor": floors[kind],
-                         "source_loss": own, "excess": loss - own})  # fmt: skip
+                         "source_loss": own, "excess": loss - own, "holds": holds})  # fmt: skip
 
     training.train(model, origin, plan, seed, watch)
     header = {

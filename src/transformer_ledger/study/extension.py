@@ -203,12 +203,12 @@ class Plan:
     grouped: ModelSpec | None  # the base with grouped queries, all else as it is
 
     def at(self, variant: str, share: float, factor: float = 1.0) -> Any:
-        """The programme of a variant that costs a share of the whole one's FLOPs, to the nearest step."""
+        """The programme of a variant that costs as much as the base's share of the steps, to the nearest step."""
         base, own = (
             matmul.total(self.specs[name], self.programme.batch, self.programme.length, "train")
             for name in (BASE, variant)
         )
-        steps = max(round(share * self.programme.steps * base / own), 1)
+        steps = max(round(max(round(share * self.programme.steps), 1) * base / own), 1)
         return dataclasses.replace(self.programme, steps=steps, learning_rate=factor * self.programme.learning_rate)
 
     def selection(self) -> list[Trained]:
@@ -301,6 +301,19 @@ def described(run: Trained) -> str:
     return ", ".join(part for part in (origin, trained if plan.steps else "not trained on") if part)
 
 
+def in_budget(run: Trained, base: Trained) -> bool:
+    """Whether what was trained is what was planned: as many parameters as the formula says and, from scratch, as many
+    parameters and FLOPs as the base, to half a unit of the feed-forward's width and half a step."""
+    from transformer_ledger.study.classification import with_layer
+
+    kept = run.parameters == parameters(run.spec)
+    if run.budget != SCRATCH:
+        return kept
+    wider = with_layer(run.spec, feedforward={"width": run.spec.layers[0][1].feedforward.width + 1})
+    unit, step = parameters(wider) - parameters(run.spec), run.flops // run.programme.steps
+    return kept and 2 * abs(run.parameters - base.parameters) <= unit and 2 * abs(run.flops - base.flops) <= step
+
+
 def summary(run: Trained, base: Trained, floor: float, confidence: float, comparisons: int) -> dict[str, Any]:
     """The row of study/extension."""
     values, plan = run.excess(*KINDS), run.programme
@@ -333,6 +346,7 @@ def summary(run: Trained, base: Trained, floor: float, confidence: float, compar
         "comparisons": comparisons,
         "interval_confidence": each,
         "disclosed": DISCLOSED,
+        "holds": in_budget(run, base) and high >= 0,
         **changes(run, base, each),
     }
 

@@ -23,9 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from transformer_ledger import bounds
+
 Array = np.ndarray[Any, np.dtype[Any]]
 KINDS = ("markov", "recall")
 DRAWN_AT_ONCE = 64  # batches
+ROUNDING = 1e-9  # of a mean loss [nat/token]: recall loses the same in every sequence, and its interval has no width
 TRAINING, HELD_OUT, VALIDATION = 1, 2, 3  # what a stream of random numbers is for
 
 
@@ -141,6 +144,14 @@ class HeldOut:
 
     ids: dict[str, Array]
     loss: dict[str, Array]
+
+
+def plausible(losses: Array, data: HeldOut, kind: str, floor: float) -> bool:
+    """Whether losses (sequences, T) on the held-out sequences of a kind can be a predictor's: the interval of the source's
+    own mean loss on them holds the floor, and the predictor's mean is not below the source's by more than its interval."""
+    own = data.loss[kind].mean(1)
+    (low, high), (_, above) = bounds.mean_interval(own), bounds.mean_interval(losses.mean(1) - own)
+    return low - ROUNDING <= floor <= high + ROUNDING and above >= -ROUNDING
 
 
 def held_out(source: Source, sequences: int, length: int, seed: int, purpose: int = HELD_OUT) -> HeldOut:

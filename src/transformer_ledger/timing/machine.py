@@ -86,6 +86,23 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return most
 
 
+def warmed_up(run: Callable[[], Any]) -> tuple[int, int | None]:
+    """The warm-up: most bytes held, and the operations of the matrix products that ran, by torch's count of each call.
+
+    None where no product shows: a norm has none, and the fused kernel keeps its own to itself.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode, baddbmm_flop
+
+    def in_place(*shapes: Any, out_shape: Any = None, **rest: Any) -> int:
+        return int(baddbmm_flop(*shapes[:3]))
+
+    in_places = {torch.ops.aten.baddbmm_: in_place}
+    with FlopCounterMode(display=False, custom_mapping=in_places) as counter:
+        held = peak_bytes(run)
+    return held, counter.get_total_flops() or None
+
+
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """An interval for the median of independent values of any one distribution, and its exact confidence.
 
@@ -149,12 +166,12 @@ def measure(works: Sequence[Work], repeats: Mapping[str, Any], threads: int = 1)
 
     torch.set_num_threads(threads)
     flops_per_second, bytes_per_second = peaks()
-    memory = [peak_bytes(work.run) for work in works]  # the warm-up
+    warm = [warmed_up(work.run) for work in works]
     asked = Repeats(**repeats)
     samples = sampled(works, asked)
     known = {(work.part, work.case): (work.flops, seconds) for work, seconds in zip(works, samples, strict=True)}
     rows = []
-    for work, seconds, held in zip(works, samples, memory, strict=True):
+    for work, seconds, (held, ran) in zip(works, samples, warm, strict=True):
         q1, median, q3 = statistics.quantiles(seconds, n=4, method="inclusive")
         compute, traffic = work.flops / flops_per_second, work.bytes_moved / bytes_per_second
         row = {
@@ -162,6 +179,8 @@ def measure(works: Sequence[Work], repeats: Mapping[str, Any], threads: int = 1)
             "part": work.part,
             "parameters": json.dumps(work.parameters, sort_keys=True),
             "flops": work.flops,
+            "counted_flops": ran,
+            "difference": None if ran is None else work.flops - ran,
             "bytes_moved": work.bytes_moved,
             "flops_per_byte": work.flops / work.bytes_moved,
             "peak_flops_per_second": flops_per_second,
