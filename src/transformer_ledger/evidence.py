@@ -37,6 +37,8 @@ MAGNITUDE = 10
 WORDS = {
     "model": "{}",
     "name": "{}",
+    "term": "{}",
+    "component": "{}",
     "heads": "H = {}",
     "than": "against H = {}",
     "kv_heads": "h_kv = {}",
@@ -53,6 +55,9 @@ WORDS = {
     "tokens": "{} tokens",
     "keys": "{} keys",
     "batch": "B = {}",
+    "devices": "{} devices",
+    "device_hours": "{} device-hours",
+    "operations": "{}·N·D",
     "length": "T = {}",
     "layers": "{} layers",
     "epsilon": "ε = {}",

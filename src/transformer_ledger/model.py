@@ -122,7 +122,8 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives the equal spec back."""
-        return dataclasses.asdict(self)
+        data = dataclasses.asdict(self)
+        return {**data, "layers": [list(run) for run in data["layers"]]}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> ModelSpec:

@@ -245,6 +245,11 @@ CLAIMS: tuple[Claim, ...] = (
         "gives.",
         "difference 0",
         "confirmed",
+        why="The breakdown lists every tensor of the model with its shape and adds up the products of the shapes. A "
+        "PyTorch model and the NumPy reference are built from the same description, and the numbers in their tensors "
+        "are counted. All three give {count}. If any one kind of tensor is left out of the breakdown, the two numbers "
+        "differ.",
+        equation="2Vd + L(4d² + 3df) + (2L + 1)d = {count:,}",
     ),
     Claim(
         "A8.2",
@@ -253,7 +258,11 @@ CLAIMS: tuple[Claim, ...] = (
         "For this model the rule of thumb 12nd² + Vd is 2,112 parameters short of the count.",
         "2,112",
         "confirmed",
-        needs_control=False,
+        why="The rule allows 4d² weights for attention and 8d² for the feed-forward in each layer, and one table of Vd "
+        "numbers. The model differs from that in three places. Its output layer has a second table ({head:+,}). Its "
+        "feed-forward is a little narrower than 8d/3, because 8d/3 was rounded to a multiple of 8 ({feedforward:+,}). "
+        "Its norms have weights too ({norms:+,}). Together these are the {missed:,} parameters that the rule misses.",
+        equation="count − (12nd² + Vd) = {head:+,} {feedforward:+,} {norms:+,} = {missed:,}",
     ),
     Claim(
         "A8.3",
@@ -262,7 +271,9 @@ CLAIMS: tuple[Claim, ...] = (
         "At this size that is an error of about 1 %.",
         "1 %",
         "confirmed",
-        needs_control=False,
+        why="The rule misses {share:.2f} % of the count, which rounds to 1 %. The output layer's table alone is more than "
+        "that: without it the difference would be {tied:.2f} %: the rule would count too much.",
+        equation="(count − rule) / count = {share:.2f} %",
     ),
     Claim(
         "A8.4",
@@ -274,7 +285,16 @@ CLAIMS: tuple[Claim, ...] = (
         "Size is not what decides: the rule supposes full-width keys and values, 8d² weights in the feed-forward and "
         "one table for embedding and head. Grouped queries, a wider feed-forward and an untied head each move the "
         "count, and a small error is terms of opposite sign cancelling.",
-        needs_control=False,
+        why="The rule rests on three suppositions: keys and values as wide as queries, 8d² feed-forward weights in each "
+        "layer, and one table for both embedding and output. Llama 3 8B breaks all three. As shares of the count, its "
+        "wide feed-forward makes {llama_3_8b_feedforward:+.1f} %, grouped queries make {llama_3_8b_attention:+.1f} %, "
+        "and the separate output layer makes {llama_3_8b_head:+.1f} %; together the rule misses {llama_3_8b:.1f} %. "
+        "In Llama 3.1 405B the same terms nearly cancel ({llama_3_1_405b_feedforward:+.1f} %, "
+        "{llama_3_1_405b_attention:+.1f} %, {llama_3_1_405b_head:+.1f} %) and leave {llama_3_1_405b:.2f} %. So the "
+        "size of a model does not decide how good the rule is; its shape does.",
+        equation="(count − rule) / count: Llama 3 8B {llama_3_8b_feedforward:+.1f} {llama_3_8b_attention:+.1f} "
+        "{llama_3_8b_head:+.1f} = {llama_3_8b:.1f} %; LLaMA-1 65B {llama_1_65b:.2f} %; Llama 2 7B {llama_2_7b:.1f} %; "
+        "Llama 3 70B {llama_3_70b:.1f} %; Llama 3.1 405B {llama_3_1_405b:.2f} %",
     ),
     Claim(
         "A9.1",
@@ -283,7 +303,13 @@ CLAIMS: tuple[Claim, ...] = (
         "Training takes about 6ND operations: 6.30e24 for 70 billion parameters and 15 trillion tokens.",
         "6.30e24",
         "confirmed",
-        needs_control=False,
+        why="Every weight takes part in one multiply-add for each token in the forward pass and in two more in the "
+        "backward pass, and a multiply-add is 2 operations: 6 operations for each weight and token. For the weights "
+        "of Llama 3 70B, counted on a PyTorch model of that shape, 6ND is {over_weights:.3f} times the work; it is a "
+        "little above 1 because N includes the embedding, which multiplies nothing. Attention also multiplies queries "
+        "by keys and probabilities by values. The rule leaves that out; at 8,192 tokens 6ND is {over_exact:.3f} of "
+        "the exact count.",
+        equation="C ≈ 6ND = {flops:.3g} FLOP; 6ND / exact count = {over_exact:.3f}",
     ),
     Claim(
         "A9.2",
@@ -292,7 +318,10 @@ CLAIMS: tuple[Claim, ...] = (
         "16,000 H100 at an effective 400 TFLOP/s each give 6.4e18 FLOP/s and need 984,375 s, 11.4 days, for it.",
         "6.4e18 FLOP/s, 984,375 s, 11.4 days",
         "confirmed",
-        needs_control=False,
+        why="The rate of the machine is the number of devices times the rate of one, {rate:.3g} FLOP/s. The time is the "
+        "operations of A9.1 divided by that rate, {seconds:,} seconds. A day has 86,400 seconds, so this is "
+        "{days:.1f} days. Half the devices would take twice as long.",
+        equation="C / (devices · rate) = 6ND / {rate:.3g} = {seconds:,} s = {days:.1f} days",
     ),
     Claim(
         "A9.3",
@@ -301,9 +330,16 @@ CLAIMS: tuple[Claim, ...] = (
         "That agrees with the published figures for Llama 3 70B, about 11 days.",
         "about 11 days",
         "refuted",
-        "The model card publishes device-hours, and on 16,000 devices they last about half as long again: the "
-        "effective rate was well below the 400 TFLOP/s assumed.",
-        needs_control=False,
+        "The model card publishes device-hours, and on 16,000 devices they last about half as long again. About a third of "
+        "the difference is attention, which 6ND leaves out; the rest is an effective rate below the assumed 400 TFLOP/s.",
+        why="Meta's model card for Llama 3 70B gives 6.4 million GPU-hours. On 16,000 GPUs these last {days:.1f} days, "
+        "{more:.2f} more than the text's {assumed:.1f}. Attention's own products, which 6ND leaves out, account for "
+        "{attention:.2f} of them at 8,192 tokens. The exact count of the weights changes the time by {weights:.2f} "
+        "days. The other {lower_rate:.2f} days mean that a GPU did less than the assumed 400 TFLOP/s: by 6ND the card "
+        "implies {rate:.0f} TFLOP/s with N = 70 billion, or {rate_llama_3_70b:.0f} with the exact N.",
+        equation="{assumed:.2f} {weights:+.2f} {attention:+.2f} {lower_rate:+.2f} = {days:.2f} days. Implied rate 6ND / (3600 "
+        "· GPU-hours) in TFLOP/s: Llama 3 8B {rate_llama_3_8b:.0f}, Llama 3 70B {rate_llama_3_70b:.0f}, Llama 3.1 8B "
+        "{rate_llama_3_1_8b:.0f}, Llama 3.1 70B {rate_llama_3_1_70b:.0f}, Llama 3.1 405B {rate_llama_3_1_405b:.0f}",
     ),
     Claim(
         "A9.4",
@@ -313,6 +349,13 @@ CLAIMS: tuple[Claim, ...] = (
         "inputs'.",
         "2 + 4",
         "confirmed",
+        why="A linear map multiplies its input by a weight and adds: {forward} forward. The backward pass needs two such "
+        "products, one for the gradient of the weights and one for the gradient of the input: {backward}. PyTorch's "
+        "operation counter finds exactly this in every linear map of a small decoder. If the weights do not learn, "
+        "the gradient of the input alone is left, {frozen:g} a weight and token. Exceptions: attention's own products "
+        "have no weights, an embedding multiplies nothing, and the first maps need no gradient of their input where "
+        "nothing before them learns.",
+        equation="y = Wx: forward 2; ∂L/∂W = (∂L/∂y)xᵀ: 2; ∂L/∂x = Wᵀ(∂L/∂y): 2; together {forward:g} + {backward:g} = 6",
     ),
     Claim(
         "A9.5",
@@ -321,6 +364,12 @@ CLAIMS: tuple[Claim, ...] = (
         "The rule holds for a mixture of experts with N the parameters that are active for a token.",
         None,
         "confirmed",
+        why="A token passes through the router, through the experts that it is routed to and through the shared expert; "
+        "it does not touch the weights of the other experts. In a small mixture and in Mixtral 8x7B the counted "
+        "operations are {active:g} for each active weight and token. With all experts in N the same count would be "
+        "{all:.2f} a weight and token. N is here the number of weights that multiply a token; embeddings, norms and "
+        "biases do not.",
+        equation="C = 6 · N_active · D; count / (N_active · D) = {active:g}, count / (N_all · D) = {all:.2f}",
     ),
     Claim(
         "A9.6",
@@ -330,6 +379,9 @@ CLAIMS: tuple[Claim, ...] = (
         "rule; with 15.0 T tokens it takes 5.89e24 FLOPs and 10.7 days.",
         "65.48 G parameters, 15.0 T tokens, 5.89e24 FLOPs, 10.7 days",
         "confirmed",
-        needs_control=False,
+        why="The rule 12nd² + Vd gives the model's size from the three sliders. With 15.0 trillion tokens, 6ND gives the "
+        "operations, and 16,000 devices at 400 TFLOP/s give the time. This is arithmetic: the exact size of a model "
+        "of this shape differs from the rule (A8.4), and so does the published time (A9.3).",
+        equation="N = 12·80·8192² + 128,256·8192 = {N:,}; 6ND = {flops:.3g} FLOP; {days:.1f} days",
     ),
 )

@@ -1,168 +1,207 @@
 """The rule 12·L·d² + V·d gives a decoder's size to within half a per cent at Llama's scale.
 
-The count comes from the executed model's tensors, the breakdown from the ledger's formulas, and what the rule misses is
-split into terms that add up to the difference exactly: which of them decides, and which cancel.
+Claims A8.1 to A8.4. What the rule misses is split into terms, from counts of executed models: which of them decides, and
+which cancel.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, Printed, between, exactly, outside
 from transformer_ledger.formulas import architecture
 from transformer_ledger.formulas.parameters import token_embedding
 from transformer_ledger.formulas.training_compute import rule_parameters
 from transformer_ledger.ledger.counted import Rows, counts
 from transformer_ledger.ledger.parameters import tensors
 from transformer_ledger.model import ModelSpec, from_architecture
+from transformer_ledger.reference import decoder
 
-# The text's own model; the figures it prints are not applicable to any other.
 TEXT = {
-    "layers": 4,
-    "d_model": 64,
-    "heads": 4,
-    "d_ff": 168,
-    "vocabulary": 56,
-    "context": 64,
-    "positions": "rope",
-    "norm": "rmsnorm",
-    "feedforward": "gated",
-}
-MISSED = 2_112  # parameters that the rule misses, as the text prints them
+    "layers": 4, "d_model": 64, "heads": 4, "d_ff": 168, "vocabulary": 56, "context": 64,
+    "positions": "rope", "norm": "rmsnorm", "feedforward": "gated",
+}  # fmt: skip
+"""The text's own model, which its figures were printed for."""
 LLAMAS_SCALE = 10**9  # ASSUME it begins with the smallest Llama, 3.2 1B  [parameter]
-ROUNDS_TO_1 = Fraction(1, 2), Fraction(3, 2)  # per cent
-UNIT = "parameter"
-COUNTED = "the executed model's tensors"
-LEDGER = "the ledger's formulas"
+TERMS = {
+    "attention": "attention besides 4d² a layer",
+    "feedforward": "feed-forward besides 8d² a layer",
+    "head": "second embedding (the head)",
+}
+"""Terms of the miss in words; the others are called what their tensors are."""
+Parts = Mapping[tuple[str, bool], int]  # parameters by (component, is a bias)
 
 
-def rule(spec: ModelSpec) -> int:
-    """Parameters by the rule."""
-    return int(rule_parameters(spec.depth, spec.d_model, spec.vocabulary))
+def rule(spec: ModelSpec, tables: int = 1) -> int:
+    """Parameters by the rule, with so many tables of embeddings in it."""
+    return int(rule_parameters(spec.depth, spec.d_model, tables * spec.vocabulary))
 
 
-def _term(component: str, bias: bool) -> str:
-    """The term of the rule's miss that a tensor kind belongs to."""
-    if bias:
-        return "biases"
-    group = component.split(".")[0].removeprefix("shared_")
-    return {
-        "token_embedding": "embedding",
-        "head": "second embedding (the head)",
-        "attention": "norms" if "norm" in component else "attention besides 4d² a layer",
-        "feedforward": "feed-forward besides 8d² a layer",
-        "position_embedding": "learned positions",
-    }.get(group, "norms" if "norm" in component else group.replace("_", " "))
-
-
-def terms(spec: ModelSpec, parts: Mapping[tuple[str, bool], int]) -> dict[str, int]:
-    """Count minus rule by term, from the numbers by (component, is a bias): they add up to the difference exactly."""
-    d, L, V = spec.d_model, spec.depth, spec.vocabulary
-    missed: dict[str, int] = {}
+def terms(spec: ModelSpec, parts: Parts) -> dict[str, int]:
+    """Count minus rule by term, terms that are 0 left out."""
+    d, L = spec.d_model, spec.depth
+    missed = Counter(embedding=-spec.vocabulary * d, attention=-4 * L * d**2, feedforward=-8 * L * d**2)
     for (component, bias), number in parts.items():
-        name = _term(component, bias)
-        missed[name] = missed.get(name, 0) + number
-    expected = {
-        "embedding": token_embedding(V, d),
-        "attention besides 4d² a layer": L * architecture.attention_parameters(d),
-        "feed-forward besides 8d² a layer": L * architecture.plain_feedforward_parameters(d, 4 * d),
-    }
-    for name, number in expected.items():
-        missed[name] = missed.get(name, 0) - number
+        group = component.split(".")[0].removeprefix("shared_").removeprefix("token_")
+        missed["biases" if bias else "norms" if component.endswith("norm") else group] += number
     return {name: number for name, number in missed.items() if number}
 
 
-def breakdown(spec: ModelSpec) -> dict[tuple[str, bool], int]:
-    """Parameters by (component, is a bias), by the ledger's formulas."""
-    parts: dict[tuple[str, bool], int] = {}
+def blocks(spec: ModelSpec) -> dict[str, int]:
+    """The same by the texts' formulas for whole blocks; empty where a layer is not plain attention and feed-forward."""
+    (_, layer), *others = spec.kinds()
+    own, feed = layer.attention, layer.feedforward
+    if others or own.latent or feed.experts or feed.bias or own.query_bias or spec.norm_bias or feed.kind != "gated":
+        return {}
+    d, L = spec.d_model, spec.depth
+    grouped = architecture.grouped_attention_parameters(d, own.kv_heads, own.head_dim)
+    gated = architecture.gated_feedforward_parameters(d, feed.width)
+    found = {
+        "attention": L * (grouped - architecture.attention_parameters(d)),
+        "feedforward": L * (gated - architecture.plain_feedforward_parameters(d, 4 * d)),
+        "head": 0 if spec.tied_head else token_embedding(spec.vocabulary, d),
+        "norms": (2 * L + 1) * d,
+    }
+    return {name: number for name, number in found.items() if number}
+
+
+def breakdown(spec: ModelSpec, left_out: str = "") -> Counter[tuple[str, bool]]:
+    """Parameters by (component, is a bias), by the ledger's formulas, without one component's tensors."""
+    parts: Counter[tuple[str, bool]] = Counter()
     for tensor in tensors(spec):
-        key = tensor.component, tensor.bias
-        parts[key] = parts.get(key, 0) + tensor.parameters
+        if tensor.component != left_out:
+            parts[tensor.component, tensor.bias] += tensor.parameters
     return parts
 
 
-def executed(rows: Rows) -> dict[tuple[str, bool], int]:
+def executed(rows: Rows, implementation: str = "ours") -> dict[tuple[str, bool], int]:
     """Parameters by (component, is a bias), counted on the executed model."""
     return {
         (component, part == "bias"): value
-        for (quantity, _, _, component, part), value in counts(rows).items()
+        for (quantity, _, _, component, part), value in counts(rows, implementation).items()
         if quantity == "parameters" and component != "total"
     }
 
 
-def _percent(part: int, whole: int) -> float:
+def supposed(spec: ModelSpec, kv_heads: int | None = None, widths: int = 4) -> ModelSpec:
+    """The model as the rule supposes it: as many key/value as query heads, a feed-forward 4d wide, no separate head."""
+    layers = [
+        dataclasses.replace(
+            layer,
+            attention=dataclasses.replace(layer.attention, kv_heads=kv_heads or layer.attention.heads, latent=None),
+            feedforward=dataclasses.replace(layer.feedforward, kind="gelu", width=widths * spec.d_model, experts=0),
+        )
+        for layer in spec.each_layer()
+    ]
+    return dataclasses.replace(spec, layers=tuple((1, layer) for layer in layers), tied_head=True)
+
+
+def percent(part: int, whole: int) -> float:
+    """100 · part / whole, exact until it is rounded once."""
     return float(Fraction(100 * part, whole))
 
 
-def _text_model(spec: ModelSpec, rows: Rows) -> list[dict[str, Any]]:
+def _terms(proof: Evidence, spec: ModelSpec, parts: Parts, whole: int, prefix: str = "") -> None:
+    """Rows of the miss by term, as numbers (`whole` 1) or as percentages of the count, the largest first."""
+    split, expected = terms(spec, parts), blocks(spec)
+    for term in sorted(expected and split.keys() | expected.keys(), key=lambda term: -abs(split.get(term, 0))):
+        numbers = (found.get(term, 0) for found in (split, expected))
+        observed, wanted = numbers if whole == 1 else (percent(number, whole) for number in numbers)
+        proof.equal("count minus rule", observed, wanted, against=routes.FORMULA, term=TERMS.get(term, term),
+                    key=f"{prefix}{term}")  # fmt: skip
+
+
+def _text_model(proof: Evidence, name: str, spec: ModelSpec, parts: Parts) -> None:
     """A8.1 to A8.3."""
-    real, ours = executed(rows), breakdown(spec)
-    count, total = sum(real.values()), sum(ours.values())
-    same = ours == breakdown(from_architecture(spec.name, TEXT)) and spec.depth == TEXT["layers"]
-    missed = count - rule(spec)
-    split = terms(spec, ours)
-    without = [abs(count - total + tensor.parameters // tensor.copies) for tensor in tensors(spec)]
-    largest_first = sorted(split.items(), key=lambda item: -abs(item[1]))
-    shown = ", ".join(f"{term} {number:+,}" for term, number in largest_first)
-    return [
-        case("A8.1", spec.name, "exact", "count minus breakdown", count - total, "==", 0,
-             bound_source=LEDGER, unit=UNIT, printed="0", headline=True),
-        case("A8.1", spec.name, "exact", "parameters", count, "==", total,
-             bound_source=LEDGER, unit=UNIT, headline=True),
-        case("A8.1", f"{spec.name}, each tensor kind", "exact", "kinds that differ from their formula",
-             len(real.items() ^ ours.items()), "==", 0, bound_source=LEDGER),
-        case("A8.1", f"one tensor left out of the breakdown, the least of {len(without)} kinds", "control",
-             "count minus breakdown", min(without), ">=", 1, unit=UNIT),
-        case("A8.2", spec.name, "exact", "count minus rule", missed, "==", MISSED,
-             bound_source="the text", unit=UNIT, printed=f"{MISSED:,}", applicable=same, headline=True),
-        case("A8.2", f"{spec.name}: {shown}", "exact", "sum of the terms", sum(split.values()), "==", missed,
-             bound_source=COUNTED, unit=UNIT),
-        case("A8.3", spec.name, "exact", "count minus rule", _percent(missed, count), "in", ROUNDS_TO_1,
-             bound_source="the text", unit="%", printed="1 %", applicable=same, headline=True),
-    ]  # fmt: skip
+    count, closed = sum(parts.values()), breakdown(spec)
+    whole = proof.of("A8.1", unit="parameter", against=routes.LEDGER)
+    whole.equal("parameters", count, closed.total(), headline=True, key="count")
+    with contextlib.suppress(NotImplementedError):
+        shapes = sum(math.prod(shape) for shape in decoder.shapes(spec).values())
+        whole.equal("parameters", shapes, closed.total(), by=routes.SHAPES)
+    whole.equal("component kinds that differ", len(parts.items() ^ closed.items()), 0, unit="kind")
+    for component in sorted({component for component, _ in closed}):
+        whole.control("a component's tensors left out", "count minus breakdown",
+                      lambda left_out="": count - breakdown(spec, left_out).total(), {"left_out": component},
+                      exactly(0), component=component)  # fmt: skip
+
+    printed_for = {f"models.{name}": from_architecture(name, TEXT).to_json()}
+    missed = proof.of("A8.2", unit="parameter", against=routes.LEDGER)
+    missed.prints("count minus rule", count - rule(spec), Printed("2,112", printed_for), headline=True, key="missed",
+                  against=routes.TEXT)  # fmt: skip
+    _terms(missed, spec, parts, 1)
+    missed.control("two tables of embeddings in the rule", "count minus rule",
+                   lambda tables=1: count - rule(spec, tables), {"tables": 2}, exactly(closed.total() - rule(spec)))  # fmt: skip
+
+    share = proof.of("A8.3", unit="%", against=routes.TEXT)
+    one = Printed("1", printed_for, rounded=True)
+
+    def part_missed(left_out: str = "") -> float:
+        held = sum(number for (component, _), number in parts.items() if component != left_out)
+        return percent(held - rule(spec), held)
+
+    share.prints("count minus rule", part_missed(), one, headline=True, key="share")
+    share.control("the head's table left out of the count", "count minus rule", part_missed, {"left_out": "head"},
+                  one.region, outside(one.region.low, one.region.high), key="tied")  # fmt: skip
 
 
-def _llama(spec: ModelSpec, rows: Rows, limit: Fraction, headline: bool) -> list[dict[str, Any]]:
+def _llama(proof: Evidence, name: str, spec: ModelSpec, rows: Rows, limit: Fraction, headline: bool) -> None:
     """A8.4 for one model."""
-    real, ours = executed(rows), breakdown(spec)
-    count, name = sum(real.values()), spec.name
-    missed = count - rule(spec)
-    counted, closed = terms(spec, real), terms(spec, ours)
-    made = [
-        case("A8.4", name, "exact", f"count minus rule, {name}", _percent(missed, count), "in", (-limit, limit),
-             bound_source="the text", unit="%", printed="< 0.5 %", applicable=count >= LLAMAS_SCALE, headline=headline),
-        case("A8.4", name, "exact", "count minus rule", missed, "==", sum(ours.values()) - rule(spec),
-             scope="corrected", bound_source=LEDGER, unit=UNIT),
-        case("A8.4", name, "exact", "sum of the terms", sum(closed.values()), "==", missed,
-             scope="corrected", bound_source=COUNTED, unit=UNIT),
-    ]  # fmt: skip
-    for term in sorted(counted.keys() | closed.keys(), key=lambda term: -abs(counted.get(term, 0))):
-        share = _percent(counted.get(term, 0), count)
-        made.append(
-            case("A8.4", f"{name}: {term}, {share:+.2f} % of the count", "exact", f"term: {term}",
-                 counted.get(term, 0), "==", closed.get(term, 0), scope="corrected", bound_source=LEDGER, unit=UNIT)
-        )  # fmt: skip
-    return made
+    parts, closed, key = executed(rows), breakdown(spec), name.replace("-", "_").replace(".", "_")
+    count = sum(parts.values())
+    here = proof.of(model=name, unit="%", against=routes.LEDGER, scope="corrected")
+    here.inside("count minus rule", percent(count - rule(spec), count), -limit, limit, against=routes.TEXT,
+                source="under half a per cent", scope="stated", leg="exact", headline=headline, key=key)  # fmt: skip
+    public = executed(rows, "transformers")
+    if public:
+        here.equal("parameters", sum(public.values()), count, by=routes.TRANSFORMERS, against=routes.MODULE,
+                   unit="parameter")  # fmt: skip
+    here.equal("parameters", count, closed.total(), unit="parameter")
+    _terms(here, spec, parts, count, f"{key}_")
+
+    def miss(**change: int) -> float:
+        other = supposed(spec, **change)
+        held = breakdown(other).total()
+        return percent(held - rule(other), held)
+
+    built = here.of(by=routes.LEDGER, against=routes.TEXT, tried="built as the rule supposes")
+    changes = {
+        "one key/value head for all query heads": {"kv_heads": 1},
+        "a feed-forward half as wide again": {"widths": 6},
+    }
+    for change, one in changes.items():
+        built.control(change, "count minus rule", miss, one, between(-limit, limit), outside(-limit, limit))
 
 
 def compute(
-    models: Mapping[str, Any], text_model: str, limit_percent: float, execution: Mapping[str, Rows]
+    settings: Mapping[str, Any],
+    models: Mapping[str, Any],
+    text_model: str,
+    limit_percent: float,
+    execution: Mapping[str, Rows],
 ) -> list[dict[str, Any]]:
-    """Rows of the verification: `text_model` is broken down, the other models stand for the scale of A8.4.
+    """Rows of the verification: `text_model` is broken down, the larger models stand for the scale of A8.4.
 
     Raises KeyError where a model was not executed.
     """
     specs = {name: ModelSpec.from_json(data) for name, data in models.items()}
-    large = {name: spec for name, spec in specs.items() if name != text_model}
+    parts = {name: executed(execution[name]) for name in specs}
+    proof = Evidence("A8.4", settings, by=routes.MODULE)
+    if text_model in specs:
+        _text_model(proof, text_model, specs[text_model], parts[text_model])
     errors = {
-        name: abs(_percent(total - rule(spec), total))
-        for name, spec in large.items()
-        for total in [sum(executed(execution[name]).values())]
+        name: abs(percent(count - rule(specs[name]), count))
+        for name, own in parts.items()
+        if name != text_model and (count := sum(own.values())) >= LLAMAS_SCALE
     }
-    shown = {pick(errors, key=lambda name: errors[name]) for pick in (min, max)} if errors else set()
-    rows = _text_model(specs[text_model], execution[text_model]) if text_model in specs else []
-    for name, spec in large.items():
-        rows += _llama(spec, execution[name], Fraction(str(limit_percent)), name in shown)
-    return rows
+    for name in errors:
+        shown = errors[name] in (min(errors.values()), max(errors.values()))
+        _llama(proof, name, specs[name], execution[name], Fraction(str(limit_percent)), shown)
+    return proof.rows

@@ -1,163 +1,165 @@
 """Training N parameters on D tokens takes 6·N·D operations, and that gives the published time of Llama 3 70B.
 
-The arithmetic is exact. The published device-hours are set against it, with the difference split into terms that add
-up exactly. The 6 is counted on executed models, module by module: forward, weights' gradient, inputs' gradient.
+Claims A9.1 to A9.6. The 6 is counted on executed models, module by module: forward, weights' gradient, inputs' gradient.
+The published device-hours are set against the text's days, with what makes up the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, Printed, between, exactly, outside
 from transformer_ledger.formulas import training_compute as formulas
 from transformer_ledger.formulas.architecture import attention_scores_and_values
+from transformer_ledger.formulas.matmul import training
 from transformer_ledger.ledger import matmul
 from transformer_ledger.ledger.counted import Rows, counts
 from transformer_ledger.ledger.parameters import tensors, totals
 from transformer_ledger.model import ModelSpec, from_architecture
 
-# The text's own run and slider model; the figures it prints are not applicable to any other.
-TEXT = {"parameters": 70 * 10**9, "tokens": 15 * 10**12, "devices": 16_000, "flops_per_second_per_device": 400 * 10**12}
-SLIDERS = {"layers": 80, "d_model": 8192, "vocabulary": 128_256}
-HOUR, DAY = 3600, 86_400
-Row = dict[str, Any]
+RUN = {"text.parameters": 70 * 10**9, "text.tokens": 15 * 10**12}
+MACHINE = RUN | {"text.devices": 16_000, "text.flops_per_second_per_device": 400 * 10**12}
+SLIDERS = MACHINE | {"sliders.layers": 80, "sliders.d_model": 8192, "sliders.vocabulary": 128_256}
+"""The text's own run, machine and slider model, which its figures were printed for."""
+HOUR, DAY, TERA = 3600, 86_400, 10**12
+ABOUT = Fraction(1, 10)  # ASSUME "about 6·N·D" is within a tenth of what the weights do, attention's own products apart
+OWN = ("attention.scores", "attention.values")
+PASSES = ("forward", "weights' gradient", "inputs' gradient")
+PER_WEIGHT = "FLOP per weight and token"
 
 
-def _rounds_to(value: Fraction | int, half: Fraction | int) -> tuple[Fraction, Fraction]:
-    """What a printed value stands for: half a unit of its last digit to either side."""
-    return Fraction(value) - half, Fraction(value) + half
+def _days(flops: Any, devices: int, rate: Any) -> float:
+    """Days that `flops` take, in fractions until it is rounded once."""
+    return float(Fraction(formulas.seconds(Fraction(flops), devices, Fraction(rate))) / DAY)
 
 
-def _days(flops: int, devices: int, rate: Fraction) -> Fraction:
-    return Fraction(formulas.seconds(Fraction(flops), devices, rate)) / DAY
-
-
-def _arithmetic(text: Mapping[str, Any], sliders: Mapping[str, int]) -> list[Row]:
-    """A9.1, A9.2, A9.6."""
+def _arithmetic(proof: Evidence, text: Mapping[str, Any], sliders: Mapping[str, int]) -> None:
+    """A9.2, A9.6 and what A9.1 prints."""
     N, D, G, R = text["parameters"], text["tokens"], text["devices"], Fraction(text["flops_per_second_per_device"])
-    same = dict(text) == TEXT
     flops = formulas.rule_flops(N, D)
-    seconds = Fraction(formulas.seconds(Fraction(flops), G, R))
-    size = formulas.rule_parameters(sliders["layers"], sliders["d_model"], sliders["vocabulary"])
-    slider_flops = formulas.rule_flops(size, D)
-    slider_same = same and dict(sliders) == SLIDERS
-    case_ = f"{N:,} parameters, {D:,} tokens"
-    machine = f"{G:,} devices at {float(R):.4g} FLOP/s"
-    model = ", ".join(f"{key} {value:,}" for key, value in sliders.items())
-    billion = 10**9
-    return [
-        case("A9.1", case_, "exact", "6·N·D", flops, "==", 63 * 10**23,
-             bound_source="the text", unit="FLOP", printed="6.30e24", applicable=same, headline=True),
-        case("A9.2", machine, "exact", "rate of all devices", G * R, "==", 64 * 10**17,
-             bound_source="the text", unit="FLOP/s", printed="6.4e18", applicable=same),
-        case("A9.2", machine, "exact", "time", seconds, "==", 984_375,
-             bound_source="the text", unit="s", printed="984,375", applicable=same, headline=True),
-        case("A9.2", machine, "exact", "time", float(seconds / DAY), "in",
-             _rounds_to(Fraction(114, 10), Fraction(1, 20)), bound_source="the text", unit="day", printed="11.4",
-             applicable=same, headline=True),
-        case("A9.6", model, "exact", "parameters by the rule", size, "in",
-             _rounds_to(65_480_000_000, billion // 200), bound_source="the text", unit="parameter", printed="65.48 G",
-             applicable=slider_same, headline=True),
-        case("A9.6", model, "exact", "tokens", D, "in", _rounds_to(15_000 * billion, 50 * billion),
-             bound_source="the text", unit="token", printed="15.0 T", applicable=slider_same),
-        case("A9.6", model, "exact", "6·N·D", slider_flops, "in", _rounds_to(589 * 10**22, 5 * 10**21),
-             bound_source="the text", unit="FLOP", printed="5.89e24", applicable=slider_same, headline=True),
-        case("A9.6", f"{model}, {machine}", "exact", "time", float(_days(slider_flops, G, R)), "in",
-             _rounds_to(Fraction(107, 10), Fraction(1, 20)), bound_source="the text", unit="day", printed="10.7",
-             applicable=slider_same, headline=True),
-    ]  # fmt: skip
+    proof.of("A9.1").prints("6·N·D", flops, Printed("6.30e24", RUN), unit="FLOP", headline=True, key="flops")
+
+    def seconds(devices: int = G) -> Fraction:
+        return Fraction(formulas.seconds(Fraction(flops), devices, R))
+
+    machine = proof.of("A9.2", unit="s", devices=G)
+    machine.prints("rate of all devices", G * R, Printed("6.4e18", MACHINE), unit="FLOP/s", key="rate")
+    machine.prints("time", seconds(), Printed("984,375", MACHINE), headline=True, key="seconds")
+    machine.prints("time in days", _days(flops, G, R), Printed("11.4", MACHINE), unit="day", headline=True, key="days")
+    machine.control("half the devices", "time", seconds, {"devices": G // 2}, exactly(6 * N * D / (G * R)))
+
+    size = partial(formulas.rule_parameters, d=sliders["d_model"], V=sliders["vocabulary"])
+    model = proof.of("A9.6", **sliders)
+    printed, work = Printed("65.48", SLIDERS, scale=10**9), formulas.rule_flops(size(sliders["layers"]), D)
+    model.prints("parameters by the rule", size(sliders["layers"]), printed, unit="parameter", headline=True, key="N")
+    model.prints("tokens", D, Printed("15.0", SLIDERS, scale=10**12), unit="token")
+    model.prints("6·N·D", work, Printed("5.89e24", SLIDERS), unit="FLOP", headline=True, key="flops")
+    model.prints("time", _days(work, G, R), Printed("10.7", SLIDERS), unit="day", headline=True, key="days")
+    model.control("one layer more", "parameters by the rule", lambda more=0: size(sliders["layers"] + more), {"more": 1},
+                  printed.region, outside(printed.region.low, printed.region.high), unit="parameter")  # fmt: skip
 
 
-def _multiplied(spec: ModelSpec) -> int:
-    """Weights that multiply one token: the active ones but lookups and norms; a tied head is the embedding's."""
-    found = tensors(spec)
-    lookup = ("position_embedding",) if spec.tied_head else ("token_embedding", "position_embedding")
-    maps = [t for t in found if not t.bias and "norm" not in t.component and t.component not in lookup]
-    return sum(t.active_parameters for t in maps)
+@cache
+def _counted(spec: ModelSpec, T: int) -> tuple[int, int]:
+    """Training FLOPs of one sequence of T tokens, counted on the executed model: of weights, of attention's own."""
+    from transformer_ledger.executed import count
+
+    found = count.forward_backward(count.Kinds(spec), 1, T)[1]
+    own = sum(found[component] for component in OWN)
+    return found.total() - own, own
+
+
+def _derived(spec: ModelSpec, T: int) -> tuple[int, int]:
+    """The same by the ledger's formulas."""
+    own = training(sum(p.flops for p in matmul.products(spec, 1, T, T, "train") if p.component in OWN))
+    return matmul.total(spec, 1, T, "train") - own, own
+
+
+def _rule(proof: Evidence, name: str, run: Mapping[str, Any], shown: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+    """A9.1 for one run: the rule beside the exact count, whose two parts are returned by both routes."""
+    spec = ModelSpec.from_json(run["architecture"])
+    T, D, N = run.get("context") or spec.context, run["tokens"], totals(spec)[1]
+    ran, closed = _counted(spec, T), _derived(spec, T)
+    here = proof.of("A9.1", name=name, length=T, by=routes.COUNTER, against=routes.LEDGER)
+    here.same("FLOPs of weights and of attention's own products, which differ", ran, closed)
+    rule = formulas.rule_flops(N, D)
+    exact = formulas.exact_flops(sum(closed), D, T)
+    here.equal("6·N·D over the exact count", float(rule / Fraction(sum(ran) * D, T)), float(Fraction(rule, exact)),
+               headline=shown, key="over_exact" if shown else None)  # fmt: skip
+    if shown:
+
+        def ratio(operations: int = 6) -> Fraction:
+            return Fraction(rule * operations, 6) / Fraction(ran[0] * D, T)
+
+        about = here.of(against=routes.TEXT, source="about: within a tenth")
+        quantity = "N·D operations over the weights' count"
+        about.inside(quantity, float(ratio()), 1 - ABOUT, 1 + ABOUT, operations=6, key="over_weights")
+        for operations, words in ((2, "the forward pass alone"), (8, "the forward pass run twice")):
+            about.control(words, quantity, ratio, {"operations": operations}, between(1 - ABOUT, 1 + ABOUT),
+                          outside(1 - ABOUT, 1 + ABOUT), operations=operations)  # fmt: skip
+    return ran, closed
 
 
 def _published(
-    text: Mapping[str, Any], runs: Mapping[str, Any], text_run: str, days: tuple[Any, Any], peak: float
-) -> list[Row]:
-    """A9.3: the text's time against the published device-hours, and the rates that those imply."""
-    rows: list[Row] = []
-    G, R = text["devices"], Fraction(text["flops_per_second_per_device"])
-    span = Fraction(str(days[0])), Fraction(str(days[1]))
+    proof: Evidence, text: Mapping[str, Any], runs: Mapping[str, Any], text_run: str, device_peak: float
+) -> None:
+    """A9.3: the text's time against the published device-hours, what makes the difference, and the implied rates."""
+    N, D, G, R = text["parameters"], text["tokens"], text["devices"], text["flops_per_second_per_device"]
+    claim = proof.of("A9.3", scope="corrected", unit="day", by=routes.PUBLISHED)
     for name, run in runs.items():
+        parts = _rule(proof, name, run, name == text_run)
         spec = ModelSpec.from_json(run["architecture"])
-        _, N = totals(spec)
-        D, W = run["tokens"], run.get("published_device_hours")
+        T, W = run.get("context") or spec.context, run.get("published_device_hours")
         if not W:
             continue
-        rule = formulas.rule_flops(N, D)
-        implied = Fraction(formulas.implied_rate(Fraction(rule), W))
-        rows.append(
-            case("A9.3", f"{name}: {W:,} device-hours, {N:,} parameters, {D:,} tokens", "exact",
-                 f"implied rate of one device, {name}", float(implied), "<=", Fraction(peak), scope="corrected",
-                 bound_source="peak of the device", unit="FLOP/s")
-        )  # fmt: skip
+        sizes = {"": totals(spec)[1]} | ({"the text's N": N} if name == text_run else {})
+        for words, size in sizes.items():
+            implied = formulas.implied_rate(Fraction(formulas.rule_flops(size, run["tokens"])), W)
+            claim.within("implied rate of one device", float(implied / TERA), device_peak / TERA, tried=words, name=name,
+                         device_hours=W, unit="TFLOP/s", against="the device's data sheet", leg="exact",
+                         headline=bool(words), key="rate" if words else f"rate_{_key(name)}")  # fmt: skip
         if name != text_run:
             continue
-        claimed, real = _days(formulas.rule_flops(text["parameters"], D), G, R), Fraction(W * HOUR, G * DAY)
-        rounded = Fraction(formulas.implied_rate(Fraction(formulas.rule_flops(text["parameters"], D)), W))
-        rows += [
-            case("A9.3", f"{name}: {W:,} device-hours on {G:,} devices", "exact", "published time",
-                 float(real), "in", span, bound_source="the text", unit="day", printed="about 11",
-                 applicable=dict(text) == TEXT, headline=True),
-            case("A9.3", f"{name}, with the text's {text['parameters']:,} parameters", "exact",
-                 f"implied rate of one device ({float(R):.4g} assumed)", float(rounded), "<=", Fraction(peak),
-                 scope="corrected", bound_source="peak of the device", unit="FLOP/s", headline=True),
-        ]  # fmt: skip
-        T = run.get("context") or spec.context
-        forward = {product.component: 0 for product in matmul.products(spec, 1, T, T, "train")}
-        for product in matmul.products(spec, 1, T, T, "train"):
-            forward[product.component] += product.flops
-        attention = 3 * Fraction(forward["attention.scores"] + forward["attention.values"], T) * D
-        weights = sum(
-            3 * flops for part, flops in forward.items() if part not in ("attention.scores", "attention.values")
-        )
-        run_flops = attention + Fraction(weights, T) * D
+        real, claimed = float(Fraction(W * HOUR, G * DAY)), formulas.rule_flops(N, D)
+        claim.prints("published time", real, Printed("11", MACHINE, rounded=True), device_hours=W, devices=G,
+                     headline=True, key="days")  # fmt: skip
+        implied = formulas.implied_rate(Fraction(claimed), W)
+        claim.equal("time at the implied rate", _days(claimed, G, implied), real, by=routes.FORMULA,
+                    against=routes.PUBLISHED, devices=G)  # fmt: skip
+        ran, closed = ([Fraction(part * run["tokens"], T) for part in found] for found in parts)
+        more = claim.of(by=routes.COUNTER, against=routes.LEDGER)
+        for key, term, left in (("weights", 0, claimed), ("attention", 1, 0)):
+            more.equal("days more than the text's", *(_days(found[term] - left, G, R) for found in (ran, closed)),
+                       term=f"{key}, counted exactly", key=key)  # fmt: skip
+        # What the two leave is the rate's: it follows, and is shown only.
+        rest, every = real - _days(sum(ran), G, R), real - _days(claimed, G, R)
+        more.repetition("days more than the text's", rest, rest, term="a lower rate than assumed", key="lower_rate")
+        more.repetition("days more than the text's", every, every, term="all", key="more")
 
-        def lasts(flops: Fraction) -> Fraction:
-            return flops / (G * R) / DAY
+        def lasts(hours: Any = W) -> float:
+            return float(Fraction(hours * HOUR, G * DAY))
 
-        # The rate that the device-hours imply for all operations, attention's own among them.
-        sustained = Fraction(formulas.implied_rate(run_flops, W))
-        parts = {
-            "the exact count of parameters": (
-                lasts(Fraction(rule)) - claimed,
-                lasts(Fraction(6 * (N - text["parameters"]) * D)),
-            ),
-            "embedding and norms, which multiply nothing": (
-                lasts(Fraction(weights, T) * D - rule),
-                -lasts(Fraction(6 * (N - _multiplied(spec)) * D)),
-            ),
-            f"attention's own products at {T:,} tokens": (
-                lasts(run_flops) - lasts(Fraction(weights, T) * D),
-                lasts(attention),
-            ),
-            "the rest: a rate other than assumed, restarts, other work": (
-                real - lasts(run_flops),
-                real * (1 - sustained / R),
-            ),
-        }
-        rows += [
-            case("A9.3", f"{name}: {part}", "exact", "days more than the text's", value, "==", again, scope="corrected",
-                 bound_source="the term computed apart", unit="day")
-            for part, (value, again) in parts.items()
-        ]  # fmt: skip
-        total = sum((again for _, again in parts.values()), Fraction(0))
-        rows.append(
-            case("A9.3", f"{name}, all terms", "exact", "days more than the text's", total, "==", real - claimed,
-                 scope="corrected", bound_source="the device-hours", unit="day")
-        )  # fmt: skip
-    return rows
+        assumed = Fraction(claimed) / Fraction(R) / HOUR
+        claim.control("the device-hours that the assumed rate gives", "published time", lasts, {"hours": assumed},
+                      exactly(float(Fraction(W, 24 * G))), devices=G, key="assumed")  # fmt: skip
 
 
-def _run(model: Any, fixed: Any, batch: int, tokens: int) -> tuple[Any, Any, int]:
-    """FLOPs by module, forward and forward with backward, and the latter's total; `fixed` parameters do not learn."""
+def _key(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
+
+
+def _run(
+    model: Any, fixed: Callable[[str], bool], batch: int, tokens: int, booked: bool = True
+) -> tuple[Counter[str], Counter[str], int]:
+    """FLOPs by module, forward and forward with backward, and the latter's total; `fixed` parameters do not learn.
+
+    Raises CountError where operations are to be `booked` to modules and some were to none, or to two.
+    """
     from torch.utils.flop_counter import FlopCounterMode
 
     from transformer_ledger.executed import count
@@ -169,194 +171,125 @@ def _run(model: Any, fixed: Any, batch: int, tokens: int) -> tuple[Any, Any, int
         logits = model(count.token_ids(batch, tokens))
         forward = count.by_module(counter, model)
         logits.sum().backward()
-        return forward, count.by_module(counter, model), counter.get_total_flops()
+        both = count.by_module(counter, model)
+    if booked and sum(both.values()) != counter.get_total_flops():
+        raise count.CountError(f"modules sum to {sum(both.values())} of {counter.get_total_flops()} FLOPs")
+    return forward, both, counter.get_total_flops()
 
 
-def _passes(model: Any, fixed: Any, batch: int, tokens: int) -> dict[str, tuple[int, int, int]]:
-    """FLOPs by module: forward, weights' gradient, inputs' gradient; the parameters that `fixed` names do not learn.
-
-    The inputs' gradient is what a backward pass runs when no multiplied weight asks for one; the weights' is the rest.
-    Raises CountError where operations were booked to no module, or twice.
-    """
-    from transformer_ledger.executed import count
-
-    multiplied = {f"{path}.weight" for path, _ in _maps(model)}
-    forward, both, total = _run(model, fixed, batch, tokens)
-    _, without, least = _run(model, lambda name: fixed(name) or name in multiplied, batch, tokens)
-    for booked, counted in ((both, total), (without, least)):
-        if sum(booked.values()) != counted:
-            raise count.CountError(f"modules sum to {sum(booked.values())} of {counted} FLOPs")
-    return {path: (forward[path], both[path] - without[path], without[path] - forward[path]) for path in forward}
-
-
-def _maps(model: Any) -> list[tuple[str, Any]]:
-    """The modules that multiply their input by weights: linear maps and experts."""
+def _used(model: Any) -> dict[str, int]:
+    """Weights that one token is multiplied by, for each module that multiplies its input: linear maps and experts."""
     from torch import nn
 
+    from transformer_ledger.executed import count
     from transformer_ledger.executed.decoder import Experts
 
-    return [(path, module) for path, module in model.named_modules() if isinstance(module, (nn.Linear, Experts))]
+    layers, used = model.spec.each_layer(), {}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            used[path] = int(module.weight.numel())
+        elif isinstance(module, Experts):
+            layer = layers[count.layer_of(path) or 0]
+            used[path] = int(module.weight[0].numel()) * layer.feedforward.experts_per_token
+    return used
 
 
-def _used(spec: ModelSpec, path: str, module: Any) -> int:
-    """Weights of the map at `path` that one token is multiplied by."""
-    weight = module.weight
-    if weight.dim() < 3:
-        return int(weight.numel())
-    layer = spec.each_layer()[int(path.split(".")[1])]
-    return int(weight[0].numel()) * layer.feedforward.experts_per_token
-
-
-PASSES = ("forward", "weights' gradient", "inputs' gradient")
-
-
-def _dense(keys: Mapping[str, Any], batch: int, tokens: int) -> list[Row]:
+def _dense(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) -> None:
     """A9.4, module by module."""
     from transformer_ledger.executed import count
     from transformer_ledger.executed.decoder import Product
 
     spec = from_architecture("dense", dict(keys))
     model = count.full_depth(spec)
-    used = {path: _used(spec, path, module) * batch * tokens for path, module in _maps(model)}
-    found = _passes(model, lambda name: False, batch, tokens)
-    unit = "FLOP per weight and token"
-    source = "the text"
-    rows = [
-        case(
-            "A9.4",
-            path,
-            "exact",
-            PASSES[i],
-            Fraction(found[path][i], used[path]),
-            "==",
-            2,
-            bound_source=source,
-            unit=unit,
-        )
-        for path in used
-        for i in range(3)
-    ]
-    every = sum(used.values())
-    forward, *backward = (sum(found[path][i] for path in used) for i in range(3))
-    rows += [
-        case("A9.4", f"all {len(used)} maps", "exact", "forward", Fraction(forward, every), "==", 2,
-             bound_source=source, unit=unit, printed="2", headline=True),
-        case("A9.4", f"all {len(used)} maps", "exact", "backward", Fraction(sum(backward), every), "==", 4,
-             bound_source=source, unit=unit, printed="4", headline=True),
-    ]  # fmt: skip
+    work = {path: weights * batch * tokens for path, weights in _used(model).items()}
+    weights = {f"{path}.weight" for path in work}
+    six = proof.of("A9.4", unit=PER_WEIGHT, by=routes.COUNTER)
+
+    def passes(fixed: Callable[[str], bool] = lambda name: False) -> dict[str, tuple[int, int, int]]:
+        """FLOPs by module: forward, weights' gradient, and inputs' gradient, which alone runs when no weight learns."""
+        forward, both, _ = _run(model, fixed, batch, tokens)
+        _, without, _ = _run(model, lambda name: fixed(name) or name in weights, batch, tokens)
+        return {path: (forward[path], both[path] - without[path], without[path] - forward[path]) for path in forward}
+
+    def per_weight(first: int, last: int, **change: Any) -> Fraction:
+        found = passes(**change)
+        return Fraction(sum(sum(found[path][first:last]) for path in work), sum(work.values()))
+
+    found = passes()
+    for i, name in enumerate(PASSES):
+        apart = [Fraction(found[path][i], work[path]) for path in work]
+        six.same(f"modules with another count than 2, {name}", apart, [2] * len(work), unit="module", modules=len(work))
+    six.prints("forward", per_weight(0, 1), Printed("2"), headline=True, key="forward")
+    six.prints("backward", per_weight(1, 3), Printed("4"), headline=True, key="backward")
+    six.control("the weights do not learn", "backward", lambda **change: per_weight(1, 3, **change),
+                {"fixed": lambda name: name in weights}, exactly(4), exactly(2), key="frozen")  # fmt: skip
+
     # Exceptions: what 6·N·D leaves out, what it counts too much.
+    beside = six.of(scope="corrected", unit="FLOP", against=routes.FORMULA)
     products = [path for path, module in model.named_modules() if isinstance(module, Product)]
     width = spec.layers[0][1].attention.heads * spec.layers[0][1].attention.head_dim
     own = spec.depth * attention_scores_and_values(batch, tokens, width)
-    rows += [
-        case("A9.4", "attention's own products, which no weight takes part in", "exact", "forward",
-             sum(found[path][0] for path in products), "==", own, scope="corrected",
-             bound_source="4·B·T²·d a layer", unit="FLOP"),
-        case("A9.4", "attention's own products, which no weight takes part in", "exact", "backward",
-             sum(sum(found[path][1:]) for path in products), "==", 2 * own, scope="corrected",
-             bound_source="8·B·T²·d a layer", unit="FLOP"),
-        case("A9.4", "embedding and norms", "exact", "forward and backward",
-             sum(sum(flops) for path, flops in found.items() if path not in used and path not in products), "==", 0,
-             scope="corrected", bound_source="a lookup and a rescaling multiply no matrix", unit="FLOP"),
-    ]  # fmt: skip
-    # The first maps read the embedding: where neither it nor the norm before them learns, no gradient is asked for.
+    for name, first, last, times in (("forward", 0, 1, 1), ("backward", 1, 3, 2)):
+        counted = sum(sum(found[path][first:last]) for path in products)
+        beside.equal(f"attention's own products, {name}", counted, times * own, source="4·B·T²·d a layer and pass")
+    rest = sum(sum(flops) for path, flops in found.items() if path not in work and path not in products)
+    beside.equal("embedding and norms, forward and backward", rest, 0, against=routes.TEXT)
     early = ("token_embedding.", "position_embedding.", "embedding_norm.", "layers.0.norm.0.")
-    full, least = (
-        _run(model, fixed, batch, tokens)[2] for fixed in (lambda name: False, lambda name: name.startswith(early))
-    )
-    first = [f"layers.0.attention.{part}" for part in ("query", "key", "value")]
-    rows.append(
-        case("A9.4", "first layer's query, key and value, embedding and first norm held fixed", "exact",
-             "backward FLOPs fewer: the inputs' gradient", full - least, "==", 2 * sum(used[path] for path in first),
-             scope="corrected", bound_source="2 a weight and token", unit="FLOP")
-    )  # fmt: skip
-    # Control: without the weights' gradients the backward pass is 2, not 4.
-    frozen = _passes(model, lambda name: name in {f"{path}.weight" for path in used}, batch, tokens)
-    changed = [path for path in used if sum(frozen[path][1:]) != 4 * used[path]]
-    kept = Fraction(sum(sum(frozen[path][1:]) for path in used), every)
-    rows += [
-        case("A9.4", "weights held fixed", "control", "maps whose backward is not 4", len(changed), ">=", len(used)),
-        case("A9.4", "weights held fixed", "exact", "backward", kept, "==", 2, scope="corrected",
-             bound_source="inputs' gradient alone", unit=unit),
-    ]  # fmt: skip
-    return rows
+    every: tuple[Callable[[str], bool], ...] = (lambda name: False, lambda name: name.startswith(early))
+    full, least = (_run(model, fixed, batch, tokens, booked=False)[2] for fixed in every)
+    first_maps = sum(work[f"layers.0.attention.{part}"] for part in ("query", "key", "value"))
+    beside.equal("backward FLOPs fewer where nothing before the first maps learns", full - least, 2 * first_maps)
 
 
-def _mixture(keys: Mapping[str, Any], batch: int, tokens: int) -> list[Row]:
-    """A9.5, part by part of an executed mixture of experts."""
+def _mixture(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) -> None:
+    """A9.5 on a small mixture, component by component."""
     from transformer_ledger.executed import count
 
     spec = from_architecture("mixture", dict(keys))
-    model = count.full_depth(spec)
-    maps = dict(_maps(model))
-    used = {path: _used(spec, path, module) for path, module in maps.items()}
-    found = _passes(model, lambda name: False, batch, tokens)
-    flops: dict[str, int] = {}
-    active: dict[str, int] = {}
-    for path in used:
-        part = count.component_of(path).split(".")[0]
-        flops[part] = flops.get(part, 0) + sum(found[path])
-        active[part] = active.get(part, 0) + used[path]
-    D = batch * tokens
-    counted = sum(flops.values())
-    # N: the active weights that multiply, by the ledger; the other active parameters are lookups, gains and biases.
-    multiplying = {count.component_of(path) for path in used}
-    ours = [tensor for tensor in tensors(spec) if tensor.component in multiplying and not tensor.bias]
-    N = sum(tensor.active_parameters for tensor in ours)
-    held = sum(tensor.parameters for tensor in ours)
+    model, D = count.full_depth(spec), batch * tokens
+    _, both, _ = _run(model, lambda name: False, batch, tokens)
+    flops: Counter[str] = Counter()
+    for path in _used(model):
+        flops[count.component_of(path)] += both[path]
     experts = spec.layers[0][1].feedforward
-    name = f"{experts.experts} experts, {experts.experts_per_token} a token"
-    return [
-        case("A9.5", f"{name}, all maps", "exact", "forward and backward, per active weight and token",
-             Fraction(counted, N * D), "==", 6, bound_source="the text", unit="FLOP", headline=True),
-        *(
-            case("A9.5", f"{name}: {part}", "exact", "forward and backward", flops[part], "==",
-                 formulas.rule_flops(active[part], D), bound_source="6·N·D", unit="FLOP")
-            for part in sorted(flops)
-        ),
-        case("A9.5", f"{name}, N = all parameters", "control", "6·N·D above the count",
-             formulas.rule_flops(held, D) - counted, ">=", 1, unit="FLOP"),
-    ]  # fmt: skip
+    mixture = proof.of("A9.5", unit="FLOP", by=routes.COUNTER, against=routes.LEDGER,
+                       experts=experts.experts, per_token=experts.experts_per_token)  # fmt: skip
+    ours = [tensor for tensor in tensors(spec) if tensor.component in flops and not tensor.bias]
+    for part in sorted(flops):
+        active = sum(tensor.active_parameters for tensor in ours if tensor.component == part)
+        mixture.equal("forward and backward", flops[part], formulas.rule_flops(active, D), component=part)
+
+    def per_weight(attribute: str = "active_parameters") -> Fraction:
+        return Fraction(flops.total(), D * sum(getattr(tensor, attribute) for tensor in ours))
+
+    six = mixture.of(unit=PER_WEIGHT, against=routes.TEXT)
+    quantity = "forward and backward, per active weight and token"
+    six.equal(quantity, per_weight(), 6, headline=True, key="active")
+    six.control("all experts in N", quantity, per_weight, {"attribute": "parameters"}, exactly(6), key="all")
 
 
-def _executed(spec: ModelSpec, rows: Rows) -> list[Row]:
+def _executed(proof: Evidence, spec: ModelSpec, rows: Rows) -> None:
     """A9.5 at full size: training FLOPs of an executed model, workload by workload, attention's own products apart."""
-    found = counts(rows)
-    made = []
-    attention = ("attention.scores", "attention.values")
-    trained: dict[str, dict[str, int]] = {}
-    for (quantity, workload, phase, component, _), value in found.items():
-        if quantity == "flops" and phase == "train" and component != "total":
-            trained.setdefault(workload, {})[component] = value
-    parts = {key[3]: value for key, value in found.items() if key[0] == "active_parameters" and key[4] == "weight"}
-    for workload, by_component in sorted(trained.items()):
-        tokens = _tokens(spec, by_component)
-        maps = {component: flops for component, flops in by_component.items() if component not in attention and flops}
-        # A tied head multiplies by the embedding's table.
-        N = sum(parts["token_embedding" if c == "head" and spec.tied_head else c] for c in maps)
-        made.append(
-            case("A9.5", f"{spec.name}, {workload}: {tokens:,} tokens", "exact", "forward and backward of all maps",
-                 sum(maps.values()), "==", formulas.rule_flops(N, tokens), bound_source="6·N·D, N the active weights",
-                 unit="FLOP")
-        )  # fmt: skip
-        every = sum(value for key, value in found.items() if key[0] == "active_parameters" and key[3] != "total")
-        made.append(
-            case("A9.5", f"{spec.name}, {workload}: lookups, gains and biases counted in N", "exact",
-                 "6·N·D over the count", Fraction(formulas.rule_flops(every, tokens), sum(maps.values())), ">=", 1,
-                 scope="corrected", bound_source="these parameters multiply no matrix")
-        )  # fmt: skip
-    return made
-
-
-def _tokens(spec: ModelSpec, by_component: Mapping[str, int]) -> int:
-    """Tokens of a workload, from the head's FLOPs: 6·V·d each."""
-    return by_component["head"] // formulas.rule_flops(spec.vocabulary * (spec.embedding_width or spec.d_model), 1)
+    ours = counts(rows)
+    active = {key[3]: value for key, value in ours.items() if key[0] == "active_parameters" and key[4] == "weight"}
+    for implementation, route in (("ours", routes.MODULE), ("transformers", routes.TRANSFORMERS)):
+        trained: dict[str, dict[str, int]] = {}
+        for (quantity, workload, phase, component, _), value in counts(rows, implementation).items():
+            if quantity == "flops" and phase == "train" and component not in ("total", *OWN) and value:
+                trained.setdefault(workload, {})[component] = value
+        for found in trained.values():
+            # The head tells how many tokens ran; a tied head multiplies by the embedding's table.
+            width = spec.embedding_width or spec.d_model
+            tokens = found["head"] // formulas.rule_flops(spec.vocabulary * width, 1)
+            N = sum(active["token_embedding" if c == "head" and spec.tied_head else c] for c in found)
+            proof.equal("forward and backward of all maps", sum(found.values()), formulas.rule_flops(N, tokens),
+                        by=route, model=spec.name, tokens=tokens)  # fmt: skip
 
 
 def compute(
+    settings: Mapping[str, Any],
     text: Mapping[str, Any],
     sliders: Mapping[str, int],
-    published_days: tuple[float, float],
     runs: Mapping[str, Any],
     text_run: str,
     device_peak: float,
@@ -365,15 +298,21 @@ def compute(
     dense: Mapping[str, Any],
     mixture: Mapping[str, Any],
     execution: Mapping[str, Rows],
-) -> list[Row]:
+) -> list[dict[str, Any]]:
     """Rows of the verification.
 
-    `text`: parameters, tokens, devices, flops_per_second_per_device; `sliders`: layers, d_model, vocabulary;
-    `published_days`: the days that count as the text's "about 11"; `counted`: batch and tokens of the counted runs of
-    `dense` and `mixture` (architecture keys).
+    `text`: parameters, tokens, devices, flops_per_second_per_device; `sliders`: layers, d_model, vocabulary; `counted`:
+    batch and tokens of the counted runs of `dense` and `mixture` (architecture keys).
     """
-    rows = _arithmetic(text, sliders) + _published(text, runs, text_run, published_days, device_peak)
-    rows += _dense(dense, counted["batch"], counted["tokens"]) + _mixture(mixture, counted["batch"], counted["tokens"])
+    import torch
+
+    torch.set_num_threads(1)
+    proof = Evidence("A9.5", settings, by=routes.FORMULA, against=routes.TEXT)
+    _arithmetic(proof, text, sliders)
+    _published(proof, text, runs, text_run, device_peak)
+    _dense(proof, dense, **counted)
+    _mixture(proof, mixture, **counted)
     for name, data in models.items():
-        rows += _executed(ModelSpec.from_json(data), execution[name])
-    return rows
+        full = proof.of(unit="FLOP", against=routes.FORMULA, source="6·N·D, N the active weights")
+        _executed(full, ModelSpec.from_json(data), execution[name])
+    return proof.rows
