@@ -16,11 +16,11 @@ include: "workflow/rules/report.smk"
 rule all:
     default_target: True
     input:
-        jobs.tables_of(settings),
-        [jobs.CHECKPOINT] if "checkpoint" in settings["study"] else [],
-        "results/report.html",
-        "results/provenance.json",
-        "results/summary.txt",
+        plan.files(),
+
+
+onstart:
+    plan.store()
 
 
 onsuccess:

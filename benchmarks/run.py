@@ -43,19 +43,16 @@ def main() -> None:
     options = parser.parse_args()
     os.chdir(ROOT)
     config = load(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), [Path("config.yaml")])
-    names = [job for job in dict.fromkeys(map(jobs.job_of, jobs.tables_of(config))) if job not in jobs.ALIASES]
-    outputs = {
-        job: [path for path in [*jobs.tables_of(config), jobs.CHECKPOINT] if jobs.job_of(path) == job] for job in names
-    }
+    plan = jobs.Plan(config)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if Path("results").is_dir():
             shutil.copytree("results", folder / "results")
         rows = []
-        for job in options.jobs or names:
-            spec = jobs.canonical(jobs.spec(config, job, jobs.inputs_of(config, job)))
-            module = jobs.module_of(job)
-            command = [sys.executable, "-m", "transformer_ledger", module, "--spec", spec, "--output", *outputs[job]]
+        for job in options.jobs or plan.names:
+            spec = folder / "spec.json"
+            spec.write_text(jobs.canonical(plan.spec(job)), encoding="utf-8")
+            command = [sys.executable, "-m", "transformer_ledger", "--spec", str(spec), "--output", *jobs.outputs(job)]
             times = [cost(command, folder) for _ in range(options.repeats)]
             rows.append((job, [used for used, _ in times], [wall for _, wall in times]))
             print(".", end="", file=sys.stderr, flush=True)

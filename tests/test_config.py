@@ -189,7 +189,7 @@ def test_shipped_config_loads(load):
     assert loaded["models"]["teaching"]["label"] == "teaching"
     assert loaded["models"]["gpt2"]["label"] == "GPT-2"
     json.loads(jobs.canonical(loaded))
-    assert jobs.tables_of(loaded)
+    assert jobs.Plan(loaded).files()
 
 
 def test_minimal_config_loads_and_stands_on_its_own(load):

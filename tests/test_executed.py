@@ -444,7 +444,8 @@ def test_a_job_past_its_time_writes_a_message_and_nothing_else(tmp_path: Path) -
     source = Path(run.__file__).parents[2]
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"} | LLAMA))
     settings = {"model": spec().to_json(), "hf_config": None, "workloads": {}, "recipes": {}, "cache_dtypes": []}
-    job = ["executed.run", "--spec", json.dumps({"settings": settings, "inputs": {}}), "--output", "made.parquet"]
+    (tmp_path / "spec.json").write_text(json.dumps({"module": "executed.run", "settings": settings, "inputs": {}}))
+    job = ["--spec", "spec.json", "--output", "made.parquet"]
     for command in (job, ["size", "config.json", "--execute"]):
         done = subprocess.run(
             [sys.executable, "-m", "transformer_ledger", *command],

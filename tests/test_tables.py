@@ -159,9 +159,16 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["by", "file", "taken"]
 
 
+def _spec_file(folder, module, text):
+    """A job's spec as a file; `text` is its JSON without the module."""
+    path = folder / "spec.json"
+    path.write_text(text.replace("{", f'{{"module": "{module}", ', 1) if text.startswith('{"') else text)
+    return path
+
+
 WRONG_JOBS = {
-    ("ledger.parameters", "{bad", "x.parquet"): "--spec is not JSON: ",
-    ("ledger.parameters", "[]", "x.parquet"): "--spec has no mappings",
+    ("ledger.parameters", "{bad", "x.parquet"): "spec.json is not JSON: ",
+    ("ledger.parameters", "[]", "x.parquet"): "spec.json has no mappings",
     ("ledger.parameters", '{"settings": {}, "inputs": {}}', "x.parquet"): "missing a required argument: 'models'",
     ("ledger.nope", '{"settings": {}, "inputs": {}}', "x.parquet"): "No module named 'transformer_ledger.ledger.nope'",
     ("tables", '{"settings": {}, "inputs": {}}', "x.parquet"): "tables is no job",
@@ -179,7 +186,7 @@ def test_a_wrong_job_is_one_message(tmp_path, monkeypatch, capsys, case):
     monkeypatch.chdir(tmp_path)
     module, spec, output = case
     try:
-        code = main([module, "--spec", spec, "--output", output])
+        code = main(["--spec", str(_spec_file(tmp_path.parent, module, spec)), "--output", output])
     except SystemExit as stopped:
         code = stopped.code
     assert code
@@ -189,17 +196,8 @@ def test_a_wrong_job_is_one_message(tmp_path, monkeypatch, capsys, case):
 
 def test_too_little_memory_is_one_message(tmp_path):
     settings = {"d_model": 8, "heads": 1, "batch": 4096, "length": 65536, "repeats": {}, "seed": 0}  # 64 TiB of scores
-    spec = json.dumps({"settings": settings, "inputs": {}})
-    command = [
-        sys.executable,
-        "-m",
-        "transformer_ledger",
-        "timing.matmul_scaling",
-        "--spec",
-        spec,
-        "--output",
-        "x.parquet",
-    ]
+    spec = _spec_file(tmp_path, "timing.matmul_scaling", json.dumps({"settings": settings, "inputs": {}}))
+    command = [sys.executable, "-m", "transformer_ledger", "--spec", str(spec), "--output", "x.parquet"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1

@@ -1,12 +1,13 @@
 """The jobs' command line: the only place that reads arguments and writes files.
 
-Every job gets one canonical JSON object, its spec: {"settings": …, "sources": …, "packages": …}. It reads nothing else
-but its input tables, and it stores the spec in what it writes.
+Every job gets one file with its spec, {"module": …, "settings": …, "sources": …, "packages": …, "inputs": …}. It reads
+nothing else but its input tables, and it stores the spec in what it writes.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import inspect
 import json
@@ -35,8 +36,8 @@ def _checked(path: str, wanted: str) -> dict[str, Any]:
 def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any:
     """Call a job's function with its settings and with what its signature asks for.
 
-    A parameter named after a kind of table gets {stem: rows}; `provenance` gets {path: metadata}; `checkpoint` gets the
-    path of the one input that is no table.
+    A parameter named after a kind of table gets {stem: rows}; `settings` all settings in one mapping; `provenance`
+    {path: metadata}; `checkpoint` the path of the one input that is no table.
     """
     from transformer_ledger import tables
 
@@ -44,7 +45,7 @@ def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any
     read = [path for path in paths if path.endswith(".parquet")]
     metadata = {path: _checked(path, paths[path]) for path in read}
     given: dict[str, Any] = {"provenance": metadata} if "provenance" in accepted else {}
-    if "settings" in accepted:
+    if "settings" in accepted and "settings" not in settings:
         given["settings"] = settings
     if "checkpoint" in accepted:
         (given["checkpoint"],) = paths.keys() - set(read)
@@ -59,6 +60,43 @@ def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any
     return function(**settings, **given)
 
 
+def _spec(address: str) -> dict[str, Any]:
+    """The spec in a file, `path@digest` with the beginning of the digest that it must have; any, without one.
+
+    Raises TableError where it is no spec, or another one: then a newer run has taken the place of this one.
+    """
+    from transformer_ledger import tables
+
+    path, _, wanted = address.partition("@")
+    try:
+        spec = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise tables.TableError(f"--spec: {path}: {error.strerror}; each run writes it as it starts") from None
+    except (ValueError, RecursionError) as error:
+        raise tables.TableError(f"--spec: {path} is not JSON: {error}") from None
+    if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("settings", "inputs")):
+        raise tables.TableError(f"--spec: {path} has no mappings `settings` and `inputs`")
+    content = {key: value for key, value in spec.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    if not hashlib.sha256(text.encode()).hexdigest().startswith(wanted):
+        raise tables.TableError(f"--spec: {path} is no longer that of {wanted}; run snakemake again")
+    return spec
+
+
+def _write(path: str, made: Any, spec: dict[str, Any]) -> None:
+    """Write one output: a table, or the text or bytes of another file."""
+    from transformer_ledger import tables
+
+    name = path.removeprefix("results/").removesuffix(".parquet")
+    if not path.endswith(".parquet"):
+        tables.write_bytes(path, made[path] if isinstance(made, dict) else made)
+        return
+    kind = name if name in tables.TABLES else name.split("/")[0]
+    if kind not in tables.TABLES:
+        raise tables.TableError(f"{path}: no such table; known: {', '.join(tables.TABLES)}")
+    tables.write(path, kind, made[name] if isinstance(made, dict) else made, spec)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one job. Exit code 1 with one message where an input cannot be trusted."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -67,32 +105,22 @@ def main(arguments: list[str] | None = None) -> int:
     from transformer_ledger import tables  # here and above: `size` needs none, and would wait for it
 
     parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__, epilog=SIZE)
-    parser.add_argument("module", help="module of the job, as ledger.parameters or verification.head_count")
-    parser.add_argument("--spec", required=True, help="the job's canonical JSON")
+    parser.add_argument("--spec", required=True, help="file with the job's spec; after @ the beginning of its digest")
     parser.add_argument("--output", nargs="+", required=True, help="files to write")
     options = parser.parse_args(arguments)
+    job = options.spec
     try:
-        spec = json.loads(options.spec)
-    except (ValueError, RecursionError) as error:
-        parser.error(f"--spec is not JSON: {error}")
-    if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("settings", "inputs")):
-        parser.error("--spec has no mappings `settings` and `inputs`")
-    try:
-        module = importlib.import_module(f"transformer_ledger.{options.module}")
+        spec = _spec(options.spec)
+        job = spec.get("module")
+        module = importlib.import_module(f"transformer_ledger.{job}")
         if not hasattr(module, "compute"):
-            parser.error(f"{options.module} is no job: it has no compute()")
+            raise tables.TableError(f"{job} is no job: it has no compute()")
         made = _call(module.compute, spec["settings"], spec["inputs"])
+        _spec(options.spec)  # the job of a run that was killed may end in a later run
         for path in options.output:
-            name = path.removeprefix("results/").removesuffix(".parquet")
-            if not path.endswith(".parquet"):
-                tables.write_bytes(path, made[path] if isinstance(made, dict) else made)
-                continue
-            kind = name if name in tables.TABLES else name.split("/")[0]
-            if kind not in tables.TABLES:
-                raise tables.TableError(f"{path}: no such table; known: {', '.join(tables.TABLES)}")
-            tables.write(path, kind, made[name] if isinstance(made, dict) else made, spec)
+            _write(path, made, spec)
     except ModuleNotFoundError as error:
-        print(f"{options.module}: {error}", file=sys.stderr)
+        print(f"{job}: {error}", file=sys.stderr)
         return 1
     except tables.TableError as error:
         print(error, file=sys.stderr)
@@ -100,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):  # torch's way to say it
             raise
-        print(f"{options.module}: not enough memory for its settings; make their sizes smaller", file=sys.stderr)
+        print(f"{job}: not enough memory for its settings; make their sizes smaller", file=sys.stderr)
         return 1
     return 0
 

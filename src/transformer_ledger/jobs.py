@@ -1,15 +1,19 @@
-"""Which settings each job uses: its spec, from the normalised config alone.
+"""Every job: what it uses of the config, what it reads and what it makes; and its spec, from the normalised config.
 
-A job is named by the path of its output without `results/` and the suffix: `execution/gpt2`, `ledger/matmul`, `claims`.
-Its spec holds exactly the settings it uses, the hash of its code, the versions of its packages and the digests of the
-tables it reads, so a rule that passes the spec as a parameter reruns when, and only when, one of them changes.
+A job is named by its module and its output: `execution/gpt2`, `ledger/matmul`, `claims`. Its spec holds exactly the
+settings it uses, the hash of its code, the versions of its packages and the digests of the files it reads. The digest
+of all that is what Snakemake compares, so a job reruns when, and only when, one of them changes; the spec itself goes
+to the job by file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from transformer_ledger import fingerprint
@@ -17,68 +21,12 @@ from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import public
 
 MAIN = f"{fingerprint.PACKAGE}.__main__"
-CHECKPOINT = "results/checkpoint/model.safetensors"
-# Outputs beside the one that names the job. The checkpoint job's own table is its loss curve.
-ALIASES = {
-    "experiment/blocked_softmax_states": "experiment/blocked_softmax",
-    "study/loss": "study/checkpoint",
-    "study/extension_tensors": "study/extension",
-    "study/extension_runs": "study/extension",
-}
-# The ledgers, and what each reads of the config besides the models.
-LEDGERS = {
-    "parameters": (),
-    "training_state": ("recipes",),
-    "kv_cache": ("workloads", "cache_dtypes"),
-    "matmul": ("workloads",),
-    "activations": ("workloads", "activations"),
-    "training_compute": (),
-    "fit": ("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes"),
-    "conventions": ("workloads",),
-    "agreement": ("workloads", "cache_dtypes"),
-}
-UNEXECUTED = ("ledger/training_compute", "ledger/fit", "ledger/conventions")  # ledgers that read no execution
-KINDS = ("verification", "experiment", "timing", "study")
-# What a study or verification reads of a study, and cannot do without.
-STUDIES_READ = {
-    "study/classification": ("study/checkpoint", [CHECKPOINT, "results/study/loss.parquet"]),
-    "verification/checkpoint": ("study/checkpoint", [CHECKPOINT, "results/study/loss.parquet"]),
-    "verification/classification": ("study/classification", ["results/study/classification.parquet"]),
-}
 Config = Mapping[str, Any]
 
 
 def canonical(value: Any) -> str:
     """One JSON text for one value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def job_of(path: str) -> str:
-    """The job that makes `path`."""
-    name = path.removeprefix("results/").rsplit(".", 1)[0]
-    return "study/checkpoint" if path == CHECKPOINT else ALIASES.get(name, name)
-
-
-def module_of(job: str) -> str:
-    """The module that does `job`, relative to the package."""
-    kind = job.split("/")[0]
-    return {"execution": "executed.run", "claims": "claims.table", "report": "report.page"}.get(
-        kind, job.replace("/", ".")
-    )
-
-
-def workloads_of(config: Config, model: str) -> dict[str, Any]:
-    """The workloads that fit into the model's context."""
-    context = config["models"][model]["spec"]["context"]
-    return {name: load for name, load in config["workloads"].items() if load["context"] <= context}
-
-
-def models_read(config: Config, kind: str, name: str) -> list[str]:
-    """The models whose execution tables a ledger or verification reads, in the config's order."""
-    if kind == "ledger":
-        return list(config["models"])
-    named = config.get(kind, {}).get(name, {}).get("models", [])
-    return [model for model in config["models"] if model in named]
 
 
 def _specs(config: Config, models: Sequence[str]) -> dict[str, Any]:
@@ -90,109 +38,192 @@ def _runs(config: Config, names: Sequence[str]) -> dict[str, Any]:
     return {name: {**run, "architecture": config["models"][run["model"]]["spec"]} for name, run in runs.items()}
 
 
-def _stepped(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What an optimiser step needs of a recipe: how it is shared by devices is arithmetic, and not run."""
-    return {key: value for key, value in recipe.items() if key not in ("devices", "zero_stage")}
+def _keys(*keys: str) -> Callable[[Config, str], dict[str, Any]]:
+    """Whole sections of the config."""
+    return lambda config, job: {key: config[key] for key in keys}
 
 
-def _public(model: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the ledger must know of a model, beside its spec, to predict its saved tensors in transformers."""
-    return public(model["hf_config"], ModelSpec.from_json(model["spec"]))
+def _models(*keys: str) -> Callable[[Config, str], dict[str, Any]]:
+    """Every model's spec, and whole sections."""
+    return lambda config, job: {**_keys(*keys)(config, job), "models": _specs(config, config["models"])}
+
+
+def _own(config: Config, job: str) -> dict[str, Any]:
+    """The job's own section, with the names of models and runs resolved."""
+    kind, name = job.split("/")
+    resolve = {"models": _specs, "runs": _runs}
+    return {key: resolve[key](config, value) if key in resolve else value for key, value in config[kind][name].items()}
+
+
+def _execution(config: Config, job: str) -> dict[str, Any]:
+    """One model, and what is done with it: the workloads within its context, and what an optimiser needs of recipes."""
+    model = config["models"][job.split("/")[1]]
+    shared = ("devices", "zero_stage")  # arithmetic, and not run
+    return {
+        "model": model["spec"],
+        "hf_config": model["hf_config"],
+        "workloads": {k: v for k, v in config["workloads"].items() if v["context"] <= model["spec"]["context"]},
+        "recipes": {k: {x: y for x, y in v.items() if x not in shared} for k, v in config["recipes"].items()},
+        "cache_dtypes": config["cache_dtypes"],
+        "activations": config["activations"],
+    }
+
+
+def _activations(config: Config, job: str) -> dict[str, Any]:
+    """With what the ledger must know of a model, beside its spec, to predict its saved tensors in transformers."""
+    families = {k: public(v["hf_config"], ModelSpec.from_json(v["spec"])) for k, v in config["models"].items()}
+    known = {model: family for model, family in families.items() if family}
+    return {**_models("workloads", "activations")(config, job), "public": known}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, or each job of a kind that has no entry of its own.
+
+    `settings` is the part of the config that it uses. `reads` names jobs, whose files it cannot do without, and kinds
+    of jobs, whose tables it reads as far as there are any; of the executions those of the models in its settings, if
+    it has any there. `outputs` are its files where they are not the one table of its name, `module` where that is not
+    its name, `files` other files of the package (patterns).
+    """
+
+    settings: Callable[[Config, str], dict[str, Any]]
+    reads: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    module: str = ""
+    files: tuple[str, ...] = ()
+
+
+def _tables(stem: str, *endings: str) -> tuple[str, ...]:
+    return tuple(f"{stem}{ending}.parquet" for ending in endings)
+
+
+_RUN = ("execution",)
+_LISTED = ("verification", "experiment", "timing", "study")  # the config lists their jobs
+_SHOWN = ("ledger", *_LISTED, "claims")
+JOBS = {
+    "execution": Job(_execution, module="executed.run"),
+    "ledger/parameters": Job(_models(), _RUN),
+    "ledger/training_state": Job(_models("recipes"), _RUN),
+    "ledger/kv_cache": Job(_models("workloads", "cache_dtypes"), _RUN),
+    "ledger/matmul": Job(_models("workloads"), _RUN),
+    "ledger/activations": Job(_activations, _RUN),
+    "ledger/training_compute": Job(lambda config, job: {"runs": _runs(config, list(config["training_runs"]))}),
+    "ledger/fit": Job(_models("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")),
+    "ledger/conventions": Job(_models("workloads")),
+    "ledger/agreement": Job(_models("workloads", "cache_dtypes"), _RUN),
+    "verification": Job(_own),
+    "verification/checkpoint": Job(_own, ("study/checkpoint",)),
+    "verification/classification": Job(_own, ("study/classification",)),
+    "verification/parameter_rule": Job(_own, _RUN),
+    "verification/training_compute": Job(_own, _RUN),
+    "verification/training_state": Job(_own, _RUN),
+    "experiment": Job(_own),
+    "experiment/blocked_softmax": Job(_own, outputs=_tables("experiment/blocked_softmax", "", "_states")),
+    "timing": Job(_own),
+    "study": Job(_own),
+    "study/checkpoint": Job(_own, outputs=("study/loss.parquet", "checkpoint/model.safetensors")),
+    "study/classification": Job(_own, ("study/checkpoint",)),
+    "study/extension": Job(_own, outputs=_tables("study/extension", "", "_tensors", "_runs")),
+    "claims": Job(_keys(), ("verification",), module="claims.table"),
+    "report": Job(
+        _keys("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "report"),
+        _SHOWN,
+        ("report.html",),
+        "report.page",
+        ("report/**/*.j2", "report/**/*.css", "report/**/*.js"),
+    ),
+    "provenance": Job(_keys(), ("execution", *_SHOWN), ("provenance.json",)),
+    "summary": Job(_keys(), _SHOWN, ("summary.txt",)),
+}
+
+
+def _job(name: str) -> Job:
+    return JOBS.get(name) or JOBS[name.split("/")[0]]
+
+
+def outputs(job: str) -> list[str]:
+    """The files that a job writes."""
+    return [f"results/{path}" for path in _job(job).outputs or (f"{job}.parquet",)]
 
 
 def settings(config: Config, job: str) -> dict[str, Any]:
     """The part of the config that `job` uses, with the names of models and runs resolved."""
-    kind, _, name = job.partition("/")
-    every = list(config["models"])
-    if kind == "execution":
-        model = config["models"][name]
-        return {
-            "model": model["spec"],
-            "hf_config": model["hf_config"],
-            "workloads": workloads_of(config, name),
-            "recipes": {name: _stepped(recipe) for name, recipe in config["recipes"].items()},
-            "cache_dtypes": config["cache_dtypes"],
-            "activations": config["activations"],
-        }
-    if job == "ledger/training_compute":
-        return {"runs": _runs(config, list(config["training_runs"]))}
-    if kind == "ledger":
-        own: dict[str, Any] = {"models": _specs(config, every), **{key: config[key] for key in LEDGERS[name]}}
-        if name == "activations":
-            families = {model: _public(config["models"][model]) for model in every}
-            own["public"] = {model: family for model, family in families.items() if family}
-        return own
-    if kind in KINDS:
-        own = dict(config[kind][name])
-        if "models" in own:
-            own["models"] = _specs(config, own["models"])
-        if "runs" in own:
-            own["runs"] = _runs(config, own["runs"])
-        return own
-    if job == "report":
-        shown = ("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "report")
-        return {key: config[key] for key in shown}
-    return {}
+    return _job(job).settings(config, job)
 
 
-def spec(config: Config, job: str, inputs: Sequence[str] = (), files: Sequence[str] = ()) -> dict[str, Any]:
-    """The spec of `job`, which reads the tables `inputs` and the package files `files` (templates, styles).
+class Plan:
+    """The jobs of one config, `names`, without those that read a job which is left out."""
 
-    `digest` is the hash of the rest: two outputs with one digest were made from the same settings, code, packages and,
-    through `inputs`, the same tables.
-    """
-    module = f"{fingerprint.PACKAGE}.{module_of(job)}"
-    made: dict[str, Any] = {
-        "job": job,
-        "settings": settings(config, job),
-        "sources": fingerprint.sources(MAIN, module),
-        "packages": fingerprint.packages(MAIN, module),
-        "inputs": {path: digest_of(config, path) for path in sorted(inputs)},
-    }
-    if files:
-        made["files"] = fingerprint.content(*sorted(files))
-    return {**made, "digest": hashlib.sha256(canonical(made).encode()).hexdigest()}
+    def __init__(self, config: Config):
+        self.config = config
+        self._made: dict[str, dict[str, Any]] = {}
+        listed = {"execution": list(config["models"]), **{kind: sorted(config[kind]) for kind in _LISTED}}
+        every = [f"{kind}/{name}" for kind, names in listed.items() for name in names]
+        every += [job for job in JOBS if job.split("/")[0] not in listed]
+        known = frozenset(every)
 
+        def possible(job: str) -> bool:
+            return job in known and all(possible(read) for read in _job(job).reads if "/" in read)
 
-def digest_of(config: Config, path: str) -> str:
-    """The digest that the file `path` should carry."""
-    job = job_of(path)
-    return str(spec(config, job, inputs_of(config, job))["digest"])
+        self.names = [job for job in every if possible(job)]
+        self._makers = {path: job for job in self.names for path in outputs(job)}
 
+    def of(self, kind: str) -> list[str]:
+        """Names of the jobs of one kind."""
+        return [job.split("/")[1] for job in self.names if job.startswith(f"{kind}/")]
 
-def inputs_of(config: Config, job: str) -> list[str]:
-    """The files that `job` reads; the page reads every table but the executions."""
-    kind, _, name = job.partition("/")
-    if job in STUDIES_READ:
-        return STUDIES_READ[job][1]
-    if kind in ("ledger", "verification") and job not in UNEXECUTED:
-        return [f"results/execution/{model}.parquet" for model in models_read(config, kind, name)]
-    if job == "claims":
-        return [f"results/verification/{name}.parquet" for name in names_of(config, "verification")]
-    if job in ("report", "summary"):
-        return [path for path in tables_of(config) if not path.startswith("results/execution/")]
-    if job == "provenance":
-        return tables_of(config)
-    return []
+    def files(self) -> list[str]:
+        """Every file of `results/` that the jobs make."""
+        return list(self._makers)
 
+    def parts(self, job: str) -> list[str]:
+        """Files of the package that a job reads and that are not Python: templates, styles, scripts."""
+        return sorted(os.path.relpath(p) for pattern in _job(job).files for p in fingerprint.SOURCE.glob(pattern))
 
-def names_of(config: Config, kind: str) -> list[str]:
-    """The jobs of one kind, without those whose study is left out."""
+    def inputs(self, job: str) -> list[str]:
+        """The files that a job reads."""
+        kind, _, name = job.partition("/")
+        models = self.config.get(kind, {}).get(name, {}).get("models", self.config["models"])
+        found: list[str] = []
+        for read in _job(job).reads:
+            for path, maker in self._makers.items():
+                kind, _, name = maker.partition("/")
+                table = read == kind and path.endswith(".parquet") and (kind != "execution" or name in models)
+                found += [path] if read == maker or table else []
+        return found
 
-    def possible(job: str) -> bool:
-        if job not in STUDIES_READ:
-            return True
-        read = STUDIES_READ[job][0]
-        return read.split("/")[1] in config["study"] and possible(read)
+    def spec(self, job: str) -> dict[str, Any]:
+        """The spec of a job.
 
-    return [name for name in sorted(config[kind]) if possible(f"{kind}/{name}")]
+        `digest` is the hash of the rest: two outputs with one digest were made from the same settings, code, packages
+        and, through `inputs`, the same files.
+        """
+        if job not in self._made:
+            module = _job(job).module or job.replace("/", ".")
+            roots = (MAIN, f"{fingerprint.PACKAGE}.{module}")
+            made: dict[str, Any] = {
+                "job": job,
+                "module": module,
+                "settings": settings(self.config, job),
+                "sources": fingerprint.sources(*roots),
+                "packages": fingerprint.packages(*roots),
+                "inputs": {path: self.spec(self._makers[path])["digest"] for path in sorted(self.inputs(job))},
+            }
+            if parts := self.parts(job):
+                made["files"] = fingerprint.content(*parts)
+            self._made[job] = {**made, "digest": hashlib.sha256(canonical(made).encode()).hexdigest()}
+        return self._made[job]
 
+    def address(self, job: str) -> str:
+        """File and digest of a job's spec, as `--spec` takes them; changes when, and only when, the spec does."""
+        return f"logs/{job}.json@{self.spec(job)['digest'][:16]}"
 
-def tables_of(config: Config) -> list[str]:
-    """Every table of `results/`."""
-    jobs = [f"execution/{name}" for name in config["models"]]
-    jobs += [f"ledger/{name}" for name in LEDGERS]
-    made = [f"{kind}/{name}" for kind in KINDS for name in names_of(config, kind)]
-    jobs += [job for job in made if job != "study/checkpoint"]
-    jobs += [alias for alias, job in ALIASES.items() if job in made]
-    return [f"results/{job}.parquet" for job in [*jobs, "claims"]]
+    def store(self, jobs: Sequence[str] | None = None) -> None:
+        """Write the specs of `jobs`, or of all, each at one stroke, where they are not there already."""
+        for job in self.names if jobs is None else jobs:
+            path, text = Path(f"logs/{job}.json"), canonical(self.spec(job))
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+                partial.write_text(text, encoding="utf-8")
+                os.replace(partial, path)

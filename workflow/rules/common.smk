@@ -1,5 +1,6 @@
 # The checked config and a job's spec, for all rules.
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -33,19 +34,30 @@ except ConfigError as error:
 os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))
 
 
+plan = jobs.Plan(settings)
+RUN = "python -m transformer_ledger --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+
+
+def names(kind):
+    """A wildcard's constraint: the jobs of one kind, or the models of the executions."""
+    return "|".join(map(re.escape, plan.of(kind))) or "none"
+
+
 def tables(job):
-    """Input tables of a job; {wildcards} are filled in from the wildcards."""
-    return lambda wildcards: jobs.inputs_of(settings, job.format(**dict(wildcards.items())))
+    """Input files of a job; {wildcards} are filled in from the wildcards."""
+    return lambda wildcards: plan.inputs(job.format(**dict(wildcards.items())))
 
 
-def spec(job, *files):
-    """A job's spec as one canonical JSON string, for `params`. Closed over names only, so that the value is compared."""
+def spec(job):
+    """Where a job's spec lies, and its digest, for `params`: a plain string, so that it is compared."""
 
-    def make(wildcards):
+    def address(wildcards):
         name = job.format(**dict(wildcards.items()))
-        return jobs.canonical(jobs.spec(settings, name, jobs.inputs_of(settings, name), files))
+        if not workflow.is_main_process:  # on another machine, which may not see what the first one wrote
+            plan.store([name])
+        return plan.address(name)
 
-    return make
+    return address
 
 
 def close(current):

@@ -7,7 +7,7 @@ rule execution:
     log:
         "logs/execution/{model}.log",
     wildcard_constraints:
-        model=r"[^/]+",
+        model=names("execution"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -16,4 +16,4 @@ rule execution:
     message:
         "Run {wildcards.model} and count parameters, operations, cache and optimiser state"
     shell:
-        "python -m transformer_ledger executed.run --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN

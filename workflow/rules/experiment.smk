@@ -14,13 +14,12 @@ rule rope_dot_product:
     message:
         "Rotate queries and keys (experiment E1)"
     shell:
-        "python -m transformer_ledger experiment.rope_dot_product --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 rule blocked_softmax:
     output:
-        "results/experiment/blocked_softmax.parquet",
-        "results/experiment/blocked_softmax_states.parquet",
+        jobs.outputs("experiment/blocked_softmax"),
     log:
         "logs/experiment/blocked_softmax.log",
     conda:
@@ -31,7 +30,7 @@ rule blocked_softmax:
     message:
         "Read attention block by block (experiment E2)"
     shell:
-        "python -m transformer_ledger experiment.blocked_softmax --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 # The clock wants the machine for itself, so a timing takes every core there is; first, or the cores would idle before it.
@@ -41,7 +40,7 @@ rule timing:
     log:
         "logs/timing/{timing}.log",
     wildcard_constraints:
-        timing="|".join(settings["timing"]) or "none",
+        timing=names("timing"),
     priority: 3
     conda:
         "../../environment.yml"
@@ -51,4 +50,4 @@ rule timing:
     message:
         "Time {wildcards.timing}"
     shell:
-        "python -m transformer_ledger timing.{wildcards.timing} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN

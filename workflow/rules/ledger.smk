@@ -9,7 +9,7 @@ rule ledger:
     log:
         "logs/ledger/{ledger}.log",
     wildcard_constraints:
-        ledger="|".join(jobs.LEDGERS),
+        ledger=names("ledger"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -18,4 +18,4 @@ rule ledger:
     message:
         "Compute the ledger {wildcards.ledger}"
     shell:
-        "python -m transformer_ledger ledger.{wildcards.ledger} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN

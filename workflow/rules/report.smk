@@ -1,12 +1,10 @@
 # What people read: the page, the provenance of every file, the closing summary.
-REPORT = SOURCE / "transformer_ledger/report"
-PAGE = sorted(os.path.relpath(path) for path in REPORT.rglob("*") if path.suffix in (".j2", ".css", ".js"))
 
 
 rule report:
     input:
         tables=tables("report"),
-        files=PAGE,
+        files=plan.parts("report"),
     output:
         "results/report.html",
     log:
@@ -15,11 +13,11 @@ rule report:
         "../../environment.yml"
     threads: 1
     params:
-        spec=spec("report", *PAGE),
+        spec=spec("report"),
     message:
         "Write the page"
     shell:
-        "python -m transformer_ledger report.page --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 rule provenance:
@@ -38,7 +36,7 @@ rule provenance:
     message:
         "Record where every file comes from"
     shell:
-        "python -m transformer_ledger provenance --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 # Last of all: fails, and so shows its log, where a surprise was found; by then everything else exists.
@@ -59,5 +57,4 @@ rule summary:
     message:
         "Summarise"
     shell:
-        "python -m transformer_ledger summary --spec {params.spec:q} --output {output:q} > {log:q} 2>&1; "
-        "cat {output:q} >> {log:q}; grep --quiet 'surprises: 0' {output:q}"
+        RUN + "; cat {output:q} >> {log:q}; grep --quiet 'surprises: 0' {output:q}"

@@ -4,8 +4,7 @@
 # The longest chain of jobs begins here, so it starts early.
 rule checkpoint:
     output:
-        "results/study/loss.parquet",
-        jobs.CHECKPOINT,
+        jobs.outputs("study/checkpoint"),
     log:
         "logs/study/checkpoint.log",
     priority: 2
@@ -17,14 +16,12 @@ rule checkpoint:
     message:
         "Train the checkpoint"
     shell:
-        "python -m transformer_ledger study.checkpoint --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 rule extension:
     output:
-        "results/study/extension.parquet",
-        "results/study/extension_tensors.parquet",
-        "results/study/extension_runs.parquet",
+        jobs.outputs("study/extension"),
     log:
         "logs/study/extension.log",
     priority: 1
@@ -36,7 +33,7 @@ rule extension:
     message:
         "Train the extensions"
     shell:
-        "python -m transformer_ledger study.extension --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 rule study:
@@ -57,4 +54,4 @@ rule study:
     message:
         "Study {wildcards.study}"
     shell:
-        "python -m transformer_ledger study.{wildcards.study} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN

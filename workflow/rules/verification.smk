@@ -9,7 +9,7 @@ rule verification:
     log:
         "logs/verification/{verification}.log",
     wildcard_constraints:
-        verification="|".join(settings["verification"]) or "none",
+        verification=names("verification"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -18,7 +18,7 @@ rule verification:
     message:
         "Verify {wildcards.verification}"
     shell:
-        "python -m transformer_ledger verification.{wildcards.verification} --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
 
 
 rule claims:
@@ -36,4 +36,4 @@ rule claims:
     message:
         "Settle the claims"
     shell:
-        "python -m transformer_ledger claims.table --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+        RUN
