@@ -1,4 +1,4 @@
-"""What the tests share: a copy of the project in which Snakemake can run without touching this one."""
+"""What the tests share: a copy of the project in which Snakemake can run, and the page in a real browser."""
 
 import os
 import shutil
@@ -52,3 +52,62 @@ def finished(tmp_path_factory) -> Path:
             done = snakemake(copy_project(folder), "--configfile", "config.minimal.yaml")
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if BROWSER is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on this machine (Debian: apt install chromium); CI has one")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    import report_tables
+
+    from transformer_ledger.report import page as report
+
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(report.compute(**report_tables.tables()), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Opens the page; the test fails where it logs an error or asks for anything but itself."""
+    wrong: list[str] = []
+    contexts = []
+
+    def asks_elsewhere(url: str) -> bool:
+        return url.split("#")[0] != address and not url.startswith(("data:", "blob:"))
+
+    def open_page(hash_: str = "", width: int = 1400, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        made = context.new_page()
+        made.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+        made.on("pageerror", lambda error: wrong.append(str(error)))
+        made.on("request", lambda request: wrong.append(request.url) if asks_elsewhere(request.url) else None)
+        made.goto(address + hash_)
+        return made
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import report_tables
+import sympy
 import yaml
 
 from transformer_ledger import huggingface
-from transformer_ledger.ledger import kv_cache, matmul, parameters, training_compute, training_state
+from transformer_ledger.formulas.training_compute import rule_parameters
+from transformer_ledger.ledger import activations, fit, kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.report import figures, numbers, page, pictures, studies, whatif
@@ -64,7 +66,7 @@ class Page(HTMLParser):
             self.open.append(tag)
         self.ids += [given["id"]] if "id" in given else []
         if tag == "a" and given.get("href", "").startswith("#"):
-            self.links.append(given["href"][1:])
+            self.links.append(given["href"][1:].split("?")[0])  # a setting of the calculator may follow
         if tag == "a" and given.get("href", "").startswith("https:"):  # asks for nothing until someone follows it
             assert given["rel"] == "noopener"
             self.papers.append(given.pop("href"))
@@ -451,7 +453,8 @@ def test_symbols_and_integers_say_the_same():
         values = {name: 3 + 2 * index for index, name in enumerate(whatif.sizes(spec))} | {"B": 5, "T": 4}
         expected = whatif.quantities(whatif.vary(spec, values), 5, 4, cache)
         for name, expr in varied.items():
-            assert expr.subs({symbols[key]: value for key, value in values.items()}) == expected[name], name
+            put = sympy.sympify(expr).subs({symbols[key]: value for key, value in values.items()})
+            assert put == expected[name], name
 
 
 def test_own_sizes_give_the_ledgers_totals():
@@ -463,13 +466,41 @@ def test_own_sizes_give_the_ledgers_totals():
 
 
 @pytest.mark.parametrize("name", shipped())
+def test_calculator_gives_the_ledgers_activations_and_parts(name):
+    spec = shipped()[name]
+    varied = whatif.vary(spec, whatif.sizes(spec))
+    symbols = {size: symbol(size) for size in (*whatif.sizes(spec), "B", "T")}
+    symbolic = whatif.activation_bytes(whatif.vary(spec, symbols), symbols["B"], symbols["T"])
+    for B, T in ((2, 1), (1, 2), (3, min(spec.context, 5000))):
+        found = whatif.activation_bytes(varied, B, T)
+        values = {symbols[key]: value for key, value in {**whatif.sizes(spec), "B": B, "T": T}.items()}
+        for method, (fused, checkpointed) in whatif.METHODS.items():
+            *_, (scope, _, _, saved) = activations.scopes(spec, activations.Run(B, T, 2, fused, checkpointed))
+            assert scope == "total"
+            assert found[f"activations {method}"] == sum(part.bytes for part in saved)
+            assert symbolic[f"activations {method}"].subs(values) == found[f"activations {method}"], (method, B, T)
+    parted = whatif.parameter_parts(varied)
+    total = parameters.totals(spec)[0]
+    assert sum(count for part, count in parted.items() if part.startswith("part ")) == total
+    rule = rule_parameters(spec.depth, spec.d_model, spec.vocabulary)
+    assert sum(count for part, count in parted.items() if part.startswith("gap ")) == total - rule
+    assert sum(whatif.work_parts(varied, 2, 3).values()) == matmul.total(spec, 2, 3, "prefill")
+
+
+@pytest.mark.parametrize("name", shipped())
 def test_calculator_gives_the_ledgers_training_state_and_cache(name):
     spec, made = shipped()[name], recipes()
     varied = whatif.vary(spec, whatif.sizes(spec))
     counted = whatif.counts(varied, made)
     for recipe, held in made.items():
         rows = training_state.compute({name: spec.to_json()}, {recipe: held})
-        expected = {"total": sum(row["bytes"] for row in rows), "share": sum(row["bytes_per_device"] for row in rows)}
+        stage = held.get("zero_stage") or fit.FULLY_SHARDED
+        expected = {
+            "total": sum(row["bytes"] for row in rows),
+            "share": sum(row["bytes_per_device"] for row in rows),
+            **{f"share {row['item']}": row["bytes_per_device"] for row in rows},
+            "divided": fit.state_share(spec.to_json(), held, stage)(held.get("devices", 1)),
+        }
         assert whatif.state(held, counted, held.get("devices", 1)) == expected, recipe
     for dtype in CACHES:
         for B, T in ((2, min(64, spec.context)), (1, spec.context)):

@@ -31,6 +31,15 @@ def minimum(a: Any, b: Any) -> Any:
     return min(a, b)
 
 
+def exceeds(a: Any, b: Any) -> Any:
+    """1 where the integer a is greater than the integer b, 0 where it is not."""
+    if _symbolic(a, b):
+        import sympy
+
+        return sympy.Min(1, sympy.Max(0, a - b))
+    return int(a > b)
+
+
 def quotient(a: Any, b: int) -> Any:
     """a / b where b divides a. Raises ArithmeticError where it does not: an integer is never rounded in silence."""
     if _symbolic(a):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer_ledger.formulas import activations as formulas
+from transformer_ledger.formulas.shim import exceeds
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger import public_activations
 from transformer_ledger.ledger.counted import Rows, counts, difference
@@ -78,8 +79,8 @@ def _pairs(a: Attention, run: Run) -> Iterator[Saved]:
         yield run.saved(softmax, h=a.heads)
         return
     yield run.saved(formulas.log_sum_exp, h=a.heads)
-    if a.window is not None and a.window < run.T:
-        yield run.saved(formulas.additive_mask)
+    if a.window is not None:
+        yield run.saved(formulas.additive_mask, exceeds(run.T, a.window))
 
 
 def _attention(a: Attention, run: Run) -> Iterator[Saved]:
@@ -93,8 +94,8 @@ def _attention(a: Attention, run: Run) -> Iterator[Saved]:
         d_h = a.latent.nope_dim + a.latent.rope_dim
         if run.fused:  # keys and values of one width, and outputs, head by head, which are cut and turned
             yield run.saved(formulas.queries, 4, h=h, d_h=max(d_h, d_v))
-            if h > 1 and (run.T > 1 or d_v < d_h):
-                yield run.saved(formulas.expanded_values, h=h, d_v=d_v)
+            turned = 1 if d_v < d_h else exceeds(run.T, 1)
+            yield run.saved(formulas.expanded_values, exceeds(h, 1) * turned, h=h, d_v=d_v)
         else:
             yield run.saved(formulas.queries, 2, h=h, d_h=d_h)
             yield run.saved(formulas.expanded_values, 2, h=h, d_v=d_v)
@@ -159,8 +160,8 @@ def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
             a = spec.layers[0][1].attention
             found.append(run.saved(formulas.rotation, d_h=a.latent.rope_dim if a.latent else a.head_dim))
         windows = {layer.attention.window for _, layer in spec.layers}
-        if run.T > 1 and not run.fused:
-            found.append(run.saved(formulas.mask, len(windows)))
+        if not run.fused:
+            found.append(run.saved(formulas.mask, exceeds(run.T, 1) * len(windows)))
     if spec.final_norm:
         found += _norm(spec, run)
     return [*found, run.saved(formulas.model_wide, d=d)]
@@ -182,12 +183,16 @@ def _formula(parts: list[Saved]) -> str:
 def scopes(spec: ModelSpec, run: Run) -> Iterator[tuple[str, int | None, int, list[Saved]]]:
     """(scope, kind of layer, layers of that kind, what is saved) of the rows; the layers' and the others' add up to the
     last."""
+
+    def made(parts: list[Saved]) -> list[Saved]:
+        return [part for part in parts if part.copies != 0]
+
     total: list[Saved] = []
     for kind, (count, layer) in enumerate(spec.kinds()):
-        own = layer_saved(spec, layer, run)
+        own = made(layer_saved(spec, layer, run))
         total += [replace(part, copies=count * part.copies) for part in own]
         yield "layer", kind, count, own
-    for scope, own in (("outside", outside_saved(spec, run)), ("logits", logits_saved(spec, run))):
+    for scope, own in (("outside", made(outside_saved(spec, run))), ("logits", logits_saved(spec, run))):
         total += own
         yield scope, None, 1, own
     yield "total", None, 1, total

@@ -34,8 +34,9 @@ from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.ledger.training_state import STEP_DTYPE
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.notation import SYMBOLS
-from transformer_ledger.report import figures, numbers, studies, whatif
+from transformer_ledger.report import claimfigures, figures, numbers, studies, whatif
 from transformer_ledger.report.data import columns_of, encoded
+from transformer_ledger.report.parts import group
 from transformer_ledger.shrunken import COPY
 from transformer_ledger.summary import surprises
 from transformer_ledger.tables import by
@@ -66,7 +67,21 @@ MODULE_TITLES = {
     "architecture": "The texts’ closed forms",
     "conventions": "Other conventions",
 }
-SCRIPTS = ("elements", "appearance", "tables", "navigation", "calculator", "start")
+SCRIPTS = (
+    "elements",
+    "appearance",
+    "tables",
+    "navigation",
+    "draw",
+    "amounts",
+    "quantities",
+    "configfile",
+    "controls",
+    "results",
+    "calculator",
+    "plays",
+    "start",
+)
 """Modules of the page's script: `elements` comes first, for all use it, and `start` last."""
 MARKS = {
     "confirmed": "✓",
@@ -93,22 +108,6 @@ CONVENTION_CAPTIONS = {
     "decoded token": "FLOPs of the last token of the length, decoded, by convention",
     "training step": "FLOPs of a training step, forward and backward, by convention",
 }
-GROUPS = {
-    "token_embedding": "embeddings",
-    "position_embedding": "embeddings",
-    "embedding_projection": "embeddings",
-    "attention": "attention",
-    "feedforward": "feed-forward",
-    "shared_feedforward": "feed-forward",
-    "head": "head",
-    "head_projection": "head",
-}
-"""Part of the model that a ledger's component belongs to; the rest are norms, routers and gates."""
-
-
-def group(component: str) -> str:
-    """The part of the model that a component belongs to."""
-    return GROUPS.get(component.split(".")[0], "norms, routers")
 
 
 def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
@@ -714,28 +713,23 @@ def compute(
         "agreement": agreement_summary(ledger.get("agreement", [])),
     }
     start, device = report.get("whatif", {}), whatif.first_device(devices or {})
+    calculated = whatif.every_model(models)
     example, values = example_numbers(models, training_runs, start.get("model"))
     limit = report.get("rows_per_table", 3000)
     data: dict[str, Any] = {
         "tables": full_tables({"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}, limit),
         "cases": cases_data(verification, report.get("cases_per_claim", 200)),
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
-        "whatif": {
-            "models": whatif.starting_points(models, training_runs),
-            "recipes": {name: recipe.get("zero_stage", 0) for name, recipe in recipes.items()},
-            "dtypes": whatif.dtypes(list(cache_dtypes or [])),
-            "rows": whatif.rows(list(cache_dtypes or [])),
-            "start": {**start, **whatif.first_recipe(recipes), "device": device},
-        },
+        "whatif": whatif.described(calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start),
     }
-    scripts = [whatif.script(models, recipes), "\n".join(_file(f"script/{name}.js") for name in SCRIPTS)]
+    scripts = [whatif.script(calculated, recipes), "\n".join(_file(f"script/{name}.js") for name in SCRIPTS)]
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             title=report.get("title", "Transformer Ledger"),
             titles=TITLES,
-            style=Markup(_file("style.css")),
+            style=Markup(_file("style.css") + _file("whatif.css")),
             scripts=[Markup(text) for text in scripts],
             policy=policy(scripts),
             data=Markup(whatif.quoted(data)),
@@ -780,6 +774,8 @@ def compute(
             provenance=provenance_shown(provenance),
             packages=_packages(provenance),
             has_whatif=bool(models and recipes),
+            tries=claimfigures.tries(models, recipes),
+            plays=claimfigures.plays(models, recipes),
             device=device,
         )
     )

@@ -7,22 +7,26 @@ with integers, so that a test can hold the browser's answers against the ledgers
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import sympy
 
-from transformer_ledger.formulas import training_compute, training_state
+from transformer_ledger import huggingface
+from transformer_ledger.formulas import architecture, training_compute, training_state
 from transformer_ledger.formulas.shim import ceiling_quotient
-from transformer_ledger.ledger import kv_cache, matmul, parameters
-from transformer_ledger.ledger.fit import available
+from transformer_ledger.ledger import activations, kv_cache, matmul, parameters
+from transformer_ledger.ledger.fit import FULLY_SHARDED, available
 from transformer_ledger.ledger.storage import BITS, GROUP_BYTES, bytes_per_number, split
 from transformer_ledger.ledger.training_state import SHARDED_FROM, items
 from transformer_ledger.model import Attention, Layer, ModelSpec
-from transformer_ledger.symbolic import expression, javascript, symbol
+from transformer_ledger.report import configurations, parts
+from transformer_ledger.symbolic import arranged, expression, javascript, symbol
 
 SIZES = ("L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k")
 """Sizes of a model that the calculator can change, where the model has them."""
@@ -138,12 +142,54 @@ def quantities(spec: ModelSpec, B: Any, T: Any, cache: Stored) -> dict[str, Any]
         "active": active,
         "tensors": parameters.tensor_count(spec),
         "rule": training_compute.rule_parameters(spec.depth, spec.d_model, spec.vocabulary),
+        **parameter_parts(spec),
+        **work_parts(spec, B, T),
+        **activation_bytes(spec, B, T),
         "cache": sum(count * _layer_cache(kind.attention, B, T, cache) for count, kind in spec.kinds()),
         "prefill": matmul.total(spec, B, T, "prefill"),
         "decode": matmul.total(spec, B, T, "decode"),
         # One sequence: what a training token costs does not depend on the batch.
         "train": matmul.total(spec, 1, T, "train"),
     }
+
+
+def parameter_parts(spec: ModelSpec) -> dict[str, Any]:
+    """Parameters of each part, and what the rule 12Ld² + Vd misses of it: together the whole model, and all it misses."""
+    held: dict[str, Any] = dict.fromkeys(parts.PARTS, 0)
+    for tensor in parameters.tensors(spec):
+        held[parts.group(tensor.component)] += tensor.parameters
+    L, d, V = spec.depth, spec.d_model, spec.vocabulary
+    supposed = {
+        "attention": L * architecture.attention_parameters(d),
+        "feed-forward": L * architecture.plain_feedforward_parameters(d, 4 * d),
+        "embeddings": V * d,
+    }
+    return {f"part {part}": count for part, count in held.items()} | {
+        f"gap {part}": count - supposed.get(part, 0) for part, count in held.items()
+    }
+
+
+def work_parts(spec: ModelSpec, B: Any, T: Any) -> dict[str, Any]:
+    """FLOPs of the parts of a forward pass, which add up to it."""
+    done: dict[str, Any] = dict.fromkeys(parts.WORK, 0)
+    for product in matmul.products(spec, B, T, T, "prefill"):
+        done[parts.work(product.component)] += product.flops
+    return {f"work {part}": flops for part, flops in done.items()}
+
+
+METHODS = {"eager": (False, False), "fused": (True, False), "checkpointed": (True, True)}
+"""Fused, and checkpointed, of the ways to save activations; a checkpointed layer saves the same either way."""
+ACTIVATION_BYTES = 2  # of a number: bf16 or fp16, which the ledger holds against real tensors
+
+
+def activation_bytes(spec: ModelSpec, B: Any, T: Any) -> dict[str, Any]:
+    """Bytes that one forward pass of our own decoder saves in bf16, by method, and those of the logits among them."""
+    found: dict[str, Any] = {}
+    for name, (fused, checkpointed) in METHODS.items():
+        run = activations.Run(B, T, ACTIVATION_BYTES, fused, checkpointed)
+        saved = {scope: sum(part.bytes for part in held) for scope, _, _, held in activations.scopes(spec, run)}
+        found[f"activations {name}"], found["activations logits"] = saved["total"], saved["logits"]
+    return found
 
 
 def _counted(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int]]:
@@ -184,9 +230,15 @@ def counts(spec: ModelSpec, recipes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def state(recipe: Mapping[str, Any], counted: Mapping[str, Any], G: Any) -> dict[str, Any]:
-    """Bytes of a training recipe for a model with these `counts`: in all, and the largest share of G devices."""
+    """Bytes of a training recipe for a model with these `counts`: in all, and the largest share of G devices.
+
+    The share by item, too (`share weights`), and as the recipe's ZeRO stage, or the last where it names none, divides
+    it (`divided`).
+    """
+    stage = recipe.get("zero_stage", 0)
+    shares: dict[str, Any] = {}
     total: Any = 0
-    share: Any = 0
+    divided: Any = 0
     for item, dtype, name, group in _counted(recipe):
         N, b = counted[name], split(dtype)[0]
         if group:
@@ -194,15 +246,18 @@ def state(recipe: Mapping[str, Any], counted: Mapping[str, Any], G: Any) -> dict
         else:
             size = training_state.per_tensor(N, b) if item == "step" else training_state.per_parameter(N, b)
         total += _whole(size)
-        divided = recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1)
-        share += _whole(training_state.sharded(N, G, sympy.sympify(size) / N) if divided else size)
-    return {"total": total, "share": share}
+        whole, part = _whole(size), _whole(training_state.sharded(N, G, sympy.sympify(size) / N))
+        first = SHARDED_FROM.get(item, 1)
+        shares[f"share {item}"] = part if stage >= first else whole
+        divided += part if (stage or FULLY_SHARDED) >= first else whole
+    return {"total": total, "share": sum(shares.values()), **shares, "divided": divided}
 
 
 def _count(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
+@functools.cache
 def _function(expr: Any) -> str:
     expr = sympy.sympify(expr)
     names = sorted(s.name for s in expr.free_symbols)
@@ -225,36 +280,86 @@ def quoted(value: Any) -> str:
     )
 
 
+def _structure(spec: ModelSpec) -> ModelSpec:
+    """The model with symbols for its sizes, and without what no quantity depends on."""
+    varied = vary(spec, {size: symbol(size) for size in sizes(spec)})
+    return dataclasses.replace(varied, name="", context=0, rope_base=0.0, norm_epsilon=0.0)
+
+
+def written(expr: Any) -> str:
+    """An expression in one line, for reading: 12·L·d² + V·d."""
+    text = sympy.sstr(sympy.sympify(expr), order="none")
+    text = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(_RAISED), text)
+    return re.sub(r"\b(Min|Max)\b", lambda name: name[1].lower(), text).replace("*", "·")
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def texts(spec: ModelSpec) -> dict[str, str]:
+    """Formulas of a model's quantities to read, with symbols that the page replaces by numbers."""
+    B, T, b = symbol("B"), symbol("T"), symbol("b")
+    every, active = parameters.totals(spec)
+    found = {"parameters": every, "active": active, "prefill": matmul.total(spec, B, T, "prefill")}
+    cache = 0
+    for count, kind in spec.kinds():
+        formula, arguments = kv_cache.layer(kind.attention, "needed")
+        cache += count * formula(B=B, T=T, b=b, **arguments)
+    return {name: written(arranged(expr, "L")) for name, expr in found.items()} | {"cache": written(cache)}
+
+
+@functools.cache
+def _symbolic(structure: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """Quantities and texts of a model whose sizes are symbols; of the cache's type, too."""
+    above, below, group = (_count(name) for name in ("b_above", "b_below", "b_group"))
+    stored = Stored(above / below, group, sympy.Symbol("b_constants", integer=True, nonnegative=True))
+    return quantities(structure, symbol("B"), symbol("T"), stored), texts(structure)
+
+
+class _Functions:
+    """JavaScript functions, each once, whatever number of models shares it."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+
+    def __call__(self, expr: Any) -> str:
+        return f"F[{self.texts.setdefault(_function(expr), len(self.texts))}]"
+
+
 def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) -> str:
-    """JavaScript defining FORMULAS: for each model its functions, for each recipe its bytes, and the rules.
+    """JavaScript defining FORMULAS: the functions and texts of each model, of each recipe, and the rules.
 
     Every function takes one object of BigInts and returns [numerator, denominator]. A number of the cache has
     b_above / b_below bytes, b_group of them b_constants more; a recipe takes the model's counts and G.
     """
-    symbols = {name: symbol(name) for name in (*SIZES, "B", "T", "G")}
-    above, below, group = (_count(name) for name in ("b_above", "b_below", "b_group"))
-    cache = Stored(above / below, group, sympy.Symbol("b_constants", integer=True, nonnegative=True))
-    per_model = {}
+    functions = _Functions()
+    structures: dict[ModelSpec, str] = {}
+    places = {}
     for name, model in models.items():
-        spec = ModelSpec.from_json(model["spec"])
-        varied = vary(spec, {size: symbols[size] for size in sizes(spec)})
-        found = {**quantities(varied, symbols["B"], symbols["T"], cache), **counts(varied, recipes)}
-        per_model[name] = _object({key: _function(expr) for key, expr in found.items()})
+        structure = _structure(ModelSpec.from_json(model["spec"]))
+        if structure not in structures:
+            found, read = _symbolic(structure)
+            named = {key: functions(expr) for key, expr in (found | counts(structure, recipes)).items()}
+            structures[structure] = _object({"functions": _object(named), "texts": quoted(read)})
+        places[name] = list(structures).index(structure)
     grouped = {_groups(name, group) for recipe in recipes.values() for *_, name, group in _counted(recipe) if group}
     counted = {name: _count(name) for name in ("parameters", "tensors", "factored", *sorted(grouped))}
     per_recipe = {
-        name: _object({key: _function(expr) for key, expr in state(recipe, counted, symbols["G"]).items()})
+        name: _object({key: functions(expr) for key, expr in state(recipe, counted, symbol("G")).items()})
         for name, recipe in recipes.items()
     }
     rules = {
-        name: _function(expression(getattr(training_compute, name)))
+        name: functions(expression(getattr(training_compute, name)))
         for name in ("rule_flops", "exact_flops", "seconds")
     }
-    return (
-        HELPERS
-        + "const FORMULAS = "
-        + _object({"models": _object(per_model), "recipes": _object(per_recipe), "rules": _object(rules)})
-    )
+    whole = {
+        "structures": f"[{', '.join(structures.values())}]",
+        "models": quoted(places),
+        "recipes": _object(per_recipe),
+        "rules": _object(rules),
+    }
+    made = ",\n".join(functions.texts)
+    return f"{HELPERS}const F = [{made}];\nconst FORMULAS = {_object(whole)};\n"
 
 
 RUN_KEYS = {"D": "tokens", "G": "devices", "R": "flops_per_second_per_device"}
@@ -272,9 +377,11 @@ def starting_points(models: Mapping[str, Mapping[str, Any]], runs: Mapping[str, 
             "sizes": own,
             "context": spec.context,
             "run": {symbol: str(int(run[key])) for symbol, key in RUN_KEYS.items() if run.get(key)},
+            "length": run.get("context") or min(spec.context, 4096),
             "follows": "d_h" in own and own["d_h"] * own["h"] == own["d"],
             "rotary": spec.positions == "rope",
             "others": sum(count for count, kind in spec.kinds() if kind != main_layer(spec)),
+            "file": bool(model.get("file")),
         }
     return points
 
@@ -289,6 +396,34 @@ def rows(cache_dtypes: list[str]) -> dict[str, list[int]]:
     """How each type stores a row: numerator and denominator of a number's bytes, group, bytes of its constants."""
     named = {name: stored(name) for name in (*BITS, *cache_dtypes)}
     return {name: [s.size.numerator, s.size.denominator, s.group, s.constants] for name, s in named.items()}
+
+
+def described(
+    models: Mapping[str, Mapping[str, Any]],
+    runs: Mapping[str, Mapping[str, Any]],
+    recipes: Mapping[str, Mapping[str, Any]],
+    cache_dtypes: list[str],
+    devices: Mapping[str, Mapping[str, Any]],
+    start: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the calculator is told beside its functions: models, recipes, types, devices, families, and its first state."""
+    return {
+        "models": starting_points(models, runs),
+        "recipes": {name: recipe.get("zero_stage", 0) for name, recipe in recipes.items()},
+        "dtypes": dtypes(cache_dtypes),
+        "rows": rows(cache_dtypes),
+        "parts": parts.PARTS,
+        "work": parts.WORK,
+        "families": configurations.families(),
+        "same": huggingface.SAME,
+        "devices": {name: [device["memory_bytes"], device["reserve"]] for name, device in devices.items()},
+        "start": {**start, **first_recipe(recipes), "device": first_device(devices)},
+    }
+
+
+def every_model(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The configuration's models, and the forms of a config.json that the page reads by itself."""
+    return {**configurations.models(), **models} if models else {}
 
 
 def first_recipe(recipes: Mapping[str, Any]) -> dict[str, Any]:
