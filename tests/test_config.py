@@ -158,7 +158,7 @@ def test_settings_are_the_parameters_of_the_module(kind, helpers):
     assert set(described) == modules
     assert set(SHIPPED.get(kind, {})) <= modules
     # Tables and files that a job reads come beside its settings.
-    read = {"execution", "verification", "ledger", "experiment", "claims", "timing", "study", "checkpoint"}
+    read = {"settings", "execution", "verification", "ledger", "experiment", "claims", "timing", "study", "checkpoint"}
     for name, part in described.items():
         parameters = inspect.signature(import_module(f"transformer_ledger.{kind}.{name}").compute).parameters
         assert set(part["properties"]) == set(parameters) - read, f"{kind}.{name}"

@@ -46,6 +46,7 @@ WORDS = {
     "head_dim": "d_h = {}",
     "d_k": "d_k = {}",
     "d_model": "d = {}",
+    "scores": "scores {}",
     "d_ff": "f = {}",
     "base": "base {}",
     "dtype": "{}",

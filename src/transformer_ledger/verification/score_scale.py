@@ -1,369 +1,166 @@
 """The dot product of a projected query and a projected key has standard deviation √d_k.
 
-Claims A4.1 to A4.3. Tokens have independent components of mean 0 and variance 1, projections (d × d_k) independent
-entries of variance 1/d: what an embedding or a normalised residual, and a usual initialisation, amount to.
+Claims A4.1 to A4.3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from itertools import pairwise, product
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger import bounds
-from transformer_ledger.cases import case
+from transformer_ledger import bounds, routes
+from transformer_ledger.evidence import Evidence, Printed, between, exactly, outside
+from transformer_ledger.reference.scores import Sample, Scaled, attend, factor, together, variance
 
-PRINTED = (2, 128)  # the narrowest and the widest head that the text compares
-AT_ONCE = 50  # draws held in memory together
-Turn = Callable[[Any, int, Any], Any]
-
-
-def dots(q: Any, k: Any, widths: list[int]) -> Any:
-    """Dot products of the first d_k components, for every d_k in the increasing `widths`: (…, widest) → (…, widths)."""
-    return np.add.reduceat(q * k, [0, *widths[:-1]], axis=-1).cumsum(axis=-1)
+WIDTHS = [2, 4, 8, 16, 32, 64, 128]  # from the narrowest to the widest head that the text compares
+FACTORS = {"q·k": 0, "q·k/√d_k": 1}  # power of the decoder's factor
 
 
-def scores(
-    generator: np.random.Generator,
-    d_model: int,
-    widths: list[int],
-    weight_draws: int,
-    pairs: int,
-    *,
-    token_variance: float = 1.0,
-    turn: Turn | None = None,
-) -> Any:
-    """q·k for every drawn pair of projections, token pair and width d_k: (weight_draws, pairs, widths).
+def _deviation(sample: Sample, token_variance: float, half_width: float, settings: Mapping[str, Any]) -> list[Any]:
+    """A4.1 and A4.2 on the sampled products; for A4.2 times the factor that the decoder's attention applies."""
+    grows = Evidence("A4.1", settings, by=routes.SAMPLES, against=routes.SAMPLING, source=sample.source)
+    scaled = grows.of("A4.2", by="samples, times the decoder's factor")
+    widths = sample.widths
 
-    A narrower head takes the first columns of the widest one's projections, so the widths share their draws. `turn`
-    gets q (draws, pairs, d_k) and 0, or k and 1, and the number of the first draw, and returns them rotated.
-    """
-    widest = max(widths)
-    blocks = []
-    for start in range(0, weight_draws, AT_ONCE):
-        draws = min(AT_ONCE, weight_draws - start)
-        weights = generator.standard_normal((2, draws, d_model, widest)) * d_model**-0.5
-        tokens = generator.standard_normal((2, draws, pairs, d_model)) * token_variance**0.5
-        q, k = tokens @ weights  # (draws, pairs, widest) each
-        if turn is None:
-            blocks.append(dots(q, k, widths))
-        else:
-            turned = [(turn(q[..., :w], 0, start) * turn(k[..., :w], 1, start)).sum(axis=-1) for w in widths]
-            blocks.append(np.stack(turned, axis=-1))
-    return np.concatenate(blocks)
+    @cache
+    def deviation(variance: float = 1.0) -> Any:
+        return replace(sample, variance=variance).products().std(axis=0, ddof=1)
 
+    def of_product(index: int, variance: float = 1.0) -> float:
+        return float(deviation(variance)[index])
 
-def interval(d_k: int, d_model: int, weight_draws: int, pairs: int, confidence: float) -> tuple[float, float]:
-    """Sampling interval of the standard deviation of `scores` at width d_k, around √d_k."""
-    return bounds.standard_deviation_interval(
-        math.sqrt(d_k),
-        weight_draws * pairs,
-        bounds.projected_dot_kurtosis(d_k, d_model),
-        confidence,
-        pairs,
-        bounds.projected_dot_correlation(d_k, d_model),
-    )
+    def of_score(index: int, power: int = 1) -> float:
+        return float(deviation()[index]) * factor(widths[index], power)
 
-
-def interval_source(confidence: float) -> str:
-    """How the sampling interval is called on the page."""
-    return f"{100 * confidence:g} % sampling interval of a standard deviation (Serfling 1980, 2.2.3; Kish 1965, 5.4)"
-
-
-def half_width_row(claim: str, d_k: int, low: float, high: float, confidence: float, allowed: float) -> dict[str, Any]:
-    """The row that says whether there are enough samples."""
-    return case(
-        claim,
-        f"d_k={d_k}",
-        "floating",
-        f"half-width of the {100 * confidence:g} % interval, relative",
-        (high - low) / (2 * math.sqrt(d_k)),
-        "in",
-        (0.0, allowed),
-        bound_source="precision asked for in the settings",
-    )
-
-
-def variance(d_model: int, d_k: int, turn: Callable[[list[Any]], list[Any]] = list) -> Any:
-    """Variance of q·k, exactly: the square in monomials, each replaced by its moment; `turn` turns the key."""
-    import sympy
-
-    x, y = sympy.symbols(f"x:{d_model}"), sympy.symbols(f"y:{d_model}")
-    a, b = (sympy.symbols(f"{name}:{d_model * d_k}") for name in "ab")
-    columns = range(d_k)
-    q = [sum(x[i] * a[i * d_k + j] for i in range(d_model)) for j in columns]
-    k = turn([sum(y[i] * b[i * d_k + j] for i in range(d_model)) for j in columns])
-    square = sympy.Poly(sum(q[j] * k[j] for j in columns) ** 2, *x, *y, *a, *b)
-    total = sympy.Integer(0)
-    for powers, factor in square.terms():
-        if all(power % 2 == 0 for power in powers):
-            # E zⁿ = (n−1)!!·σⁿ for even n; the entries of the projections have σ² = 1/d.
-            moments = [sympy.factorial2(power - 1) for power in powers]
-            small = sum(powers[2 * d_model :]) // 2
-            total += factor * sympy.prod(moments) * sympy.Rational(1, d_model) ** small
-    return total
-
-
-def worst_row(
-    claim: str,
-    quantity: str,
-    deviations: list[float],
-    widths: list[int],
-    intervals: list[tuple[float, float]],
-    source: str,
-) -> dict[str, Any]:
-    """How near the worst standard deviation of q·k comes to the end of its interval: 0 is √d_k, 1 the end."""
-    ratios = []
-    for deviation, d_k, (low, high) in zip(deviations, widths, intervals, strict=True):
-        root = math.sqrt(d_k)
-        ratios.append((deviation - root) / ((high if deviation > root else low) - root))
-    return case(
-        claim,
-        f"d_k={widths[0]} to {widths[-1]}",
-        "floating",
-        f"worst distance of the {quantity}, in half-widths of its interval",
-        max(ratios),
-        "<=",
-        1,
-        bound_source=source,
-    )
-
-
-def terms(expression: Any) -> int:
-    """Terms of an expanded SymPy expression: 0 where it is identically 0."""
-    import sympy
-
-    return 0 if expression == 0 else len(sympy.Add.make_args(expression))
-
-
-def entropy_slope() -> int:
-    """Terms left of d(entropy)/dc + c·Var(s), softmax of c·s over three scores: none if the entropy falls with c."""
-    import sympy
-
-    c, *s = sympy.symbols("c s1:4", real=True)
-    powers = [sympy.exp(c * score) for score in s]
-    total = sum(powers)
-    p = [power / total for power in powers]
-    # ln p written out, so that nothing but exponentials has to be simplified.
-    entropy = sympy.log(total) - c * sum(w * score for w, score in zip(p, s, strict=True))
-    mean = sum(w * score for w, score in zip(p, s, strict=True))
-    spread = sum(w * score**2 for w, score in zip(p, s, strict=True)) - mean**2
-    return terms(sympy.expand(sympy.numer(sympy.together(sympy.diff(entropy, c) + c * spread))))
-
-
-def _exact(widths: list[int], as_printed: bool) -> list[dict[str, Any]]:
-    import sympy
-
-    rows = []
-    for d_model, d_k in product((1, 2), (1, 2, 3)):
-        exact = variance(d_model, d_k)
-        rows += [
-            case(
-                claim,
-                f"d={d_model}, d_k={d_k}",
-                "exact",
-                quantity,
-                value,
-                "==",
-                expected,
-                bound_source="moments of independent normal variables, in symbols",
-                backend="symbolic",
-            )
-            for claim, quantity, value, expected in (
-                ("A4.1", "variance of q·k", exact, d_k),
-                ("A4.2", "variance of q·k/√d_k", exact / d_k, 1),
-            )
-        ]
-    growth = sympy.sqrt(sympy.Rational(widths[-1], widths[0]))
-    rows.append(
-        case(
-            "A4.1",
-            f"d_k={widths[0]} to {widths[-1]}",
-            "exact",
-            "square of √d_k's growth",
-            growth**2,
-            "==",
-            64 if as_printed else sympy.Rational(widths[-1], widths[0]),
-            bound_source="8² = 64" if as_printed else "ratio of the widths",
-            printed="64",
-            backend="symbolic",
-            applicable=as_printed,
+    ends = [sample.interval(width) for width in widths]
+    halves = [(high - low) / 2 for low, high in ends]
+    for index, (width, (low, high)) in enumerate(zip(widths, ends, strict=True)):
+        root = math.sqrt(width)
+        one, unit = grows.of(d_k=width), scaled.of(d_k=width)
+        one.inside("standard deviation of q·k", of_product(index), low * root, high * root, key=f"deviation_{width}")
+        one.control(f"token components of variance {token_variance:g}", "standard deviation of q·k",
+                    partial(of_product, index), {"variance": token_variance}, between(low * root, high * root),
+                    key=f"variance_{width}")  # fmt: skip
+        unit.inside("standard deviation of q·k/√d_k", of_score(index), low, high, headline=width == widths[-1],
+                    key=f"scaled_{width}")  # fmt: skip
+        unit.control("divided by d_k", "standard deviation of the scores", partial(of_score, index), {"power": 2},
+                     between(low, high), between(low / root, high / root), key=f"divided_{width}")  # fmt: skip
+    worst = max(range(len(widths)), key=lambda index: abs(of_score(index) - 1))
+    scaled.prints("standard deviation of q·k/√d_k furthest from 1", of_score(worst), Printed("1", rounded=True),
+                  d_k=widths[worst])  # fmt: skip
+    growth = of_product(-1) / of_product(0)
+    wide = grows.of(tried=f"d_k = {widths[0]} to {widths[-1]}")
+    root = math.sqrt(widths[-1] / widths[0])
+    wide.inside("growth of the standard deviation of q·k", growth, root * ends[-1][0] / ends[0][1],
+                root * ends[-1][1] / ends[0][0], headline=True, key="growth")  # fmt: skip
+    wide.prints("growth of the standard deviation of q·k", growth, Printed("8", {"widths": WIDTHS}, rounded=True))
+    precise = wide.of(by=routes.SAMPLING, against="precision asked for in the settings")
+    for claim in ("A4.1", "A4.2"):
+        precise.of(claim).within(
+            "half-width of the widest interval, relative", max(halves), half_width, key="precision"
         )
-    )
-    rows.append(
-        case(
-            "A4.3",
-            "softmax of c·s over three scores",
-            "exact",
-            "terms left of the entropy's slope in c, plus c·Var(s)",
-            entropy_slope(),
-            "==",
-            0,
-            bound_source="in symbols: a larger factor always means less entropy",
-            backend="symbolic",
-        )
-    )
-    return rows
+    return grows.rows
 
 
-def _fixed(
-    generator: np.random.Generator, d_model: int, widths: list[int], fixed: dict[str, int], confidence: float
-) -> Any:
-    """With one pair of projections W_Q, W_K the mean square of q·k is tr(W_Q W_Qᵀ W_K W_Kᵀ), not d_k."""
-    draws, pairs = fixed["weight_draws"], fixed["pairs"]
-    weights = generator.standard_normal((2, draws, d_model, max(widths))) * d_model**-0.5
-    gram_q, gram_k = weights.swapaxes(-1, -2) @ weights  # (draws, widest, widest) each
-    traces = [(gram_q[:, :w, :w] * gram_k[:, :w, :w]).sum(axis=(1, 2)) for w in widths]
-    square = np.stack(traces, axis=-1)  # (draws, widths)
-    tokens = generator.standard_normal((2, pairs, d_model))
-    q, k = tokens @ weights[:, 0]
-    deviation = dots(q, k, widths).std(axis=0, ddof=1)
-    rows = []
-    for j, w in enumerate(widths):
-        mean_square = float(square[0, j])
+def _exact(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A4.1 in symbols, for small widths."""
+    symbols = Evidence("A4.1", settings, by=routes.SYMBOLS, against=routes.FORMULA,
+                       source="moments of independent normal variables")  # fmt: skip
+    for d_model in (1, 2):
+        for d_k in (1, 2, 3):
+            symbols.equal("variance of q·k", variance(d_model, d_k), d_k, d_model=d_model, d_k=d_k)
+    symbols.control("token components of variance 4", "variance of q·k", partial(variance, 1, 2), {"tokens": 4},
+                    exactly(2), exactly(32), d_model=1, d_k=2)  # fmt: skip
+    return symbols.rows
+
+
+def _fixed(sample: Sample, draws: int, pairs: int, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A4.1 with projections kept fixed: the mean square of q·k is then tr(W_Q W_Qᵀ W_K W_Kᵀ), not d_k."""
+    one = replace(sample, draws=1, pairs=pairs)
+    deviation = one.products().std(axis=0, ddof=1)
+    generator = np.random.Generator(np.random.PCG64(sample.seed))  # the first pair is the one of `one`
+    weights = [generator.standard_normal((2, sample.d_model, sample.widths[-1])) for _ in range(draws)]
+    grams = [w.swapaxes(-1, -2) @ w / sample.d_model for w in weights]  # (2, widest, widest) each
+    confidence = together(sample.confidence, len(sample.widths))
+    fixed = Evidence("A4.1", settings, against=routes.SAMPLING,
+                     source=f"{len(sample.widths)} intervals together at {100 * sample.confidence:g} % (Bonferroni)")  # fmt: skip
+    for j, w in enumerate(sample.widths):
+        square = [float((q[:w, :w] * k[:w, :w]).sum()) for q, k in grams]
         # Fourth moment of xᵀMy, M = W_Q W_Kᵀ: 3(tr(MMᵀ)² + 2 tr((MMᵀ)²)).
-        both = gram_q[0, :w, :w] @ gram_k[0, :w, :w]
-        kurtosis = 3 * (1 + 2 * float(np.trace(both @ both)) / mean_square**2)
-        low, high = bounds.standard_deviation_interval(math.sqrt(mean_square / w), pairs, kurtosis, confidence)
-        rows.append(
-            case(
-                "A4.1",
-                f"d_k={w}, one fixed pair of projections",
-                "floating",
-                "standard deviation of q·k over √d_k",
-                deviation[j] / math.sqrt(w),
-                "in",
-                (low, high),
-                bound_source=f"{interval_source(confidence)} around √(tr(W_Q W_Qᵀ W_K W_Kᵀ)/d_k)",
-            )
+        both = grams[0][0][:w, :w] @ grams[0][1][:w, :w]
+        kurtosis = 3 * (1 + 2 * float(np.trace(both @ both)) / square[0] ** 2)
+        low, high = bounds.standard_deviation_interval(math.sqrt(square[0] / w), pairs, kurtosis, confidence)
+        fixed.inside("standard deviation of q·k over √d_k", deviation[j] / math.sqrt(w), low, high, d_k=w,
+                     tried="one fixed pair of projections", by=routes.SAMPLES, key=f"fixed_{w}")  # fmt: skip
+        off = (np.array(square) / w - 1) ** 2
+        expected = (bounds.projected_dot_kurtosis(w, sample.d_model) - 1) * bounds.projected_dot_correlation(
+            w, sample.d_model
         )
-        off = (square[:, j] / w - 1) ** 2
-        between = (bounds.projected_dot_kurtosis(w, d_model) - 1) * bounds.projected_dot_correlation(w, d_model)
         low, high = bounds.mean_interval(off, confidence)
-        rows.append(
-            case(
-                "A4.1",
-                f"d_k={w}, {draws} pairs of projections",
-                "floating",
-                "variance between pairs of the mean square over d_k",
-                float(off.mean()),
-                "in",
-                (between - (high - low) / 2, between + (high - low) / 2),
-                bound_source="4/(d_k·d) + 2(d_k+1)/(d_k·d²) (Muirhead 1982, 3.2), with the interval of a mean",
-            )
-        )
-    return rows
+        fixed.inside("variance between pairs of projections of the mean square over d_k", off.mean(),
+                     expected - (high - low) / 2, expected + (high - low) / 2, d_k=w, by=f"{draws} pairs drawn",
+                     source="4/(d_k·d) + 2(d_k+1)/(d_k·d²) (Muirhead 1982, 3.2)")  # fmt: skip
+    return fixed.rows
 
 
 def _saturation(
-    generator: np.random.Generator, d_model: int, widths: list[int], keys: int, draws: int, confidence: float
+    sample: Sample, keys: int, draws: int, threshold: float, flat: float, settings: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Mean largest probability and mean entropy of the rows of softmax(q·k), with and without 1/√d_k."""
-    weights = generator.standard_normal((2, draws, d_model, max(widths))) * d_model**-0.5
-    tokens = generator.standard_normal((draws, keys, d_model))
-    q, k = tokens @ weights
-    largest: dict[tuple[str, int], Any] = {}
-    entropies: dict[tuple[str, int], Any] = {}
-    for w in widths:
-        products = q[..., :w] @ k[..., :w].swapaxes(-1, -2)  # (draws, keys, keys)
-        for name, factor in (("unscaled", 1.0), ("scaled", w**-0.5)):
-            s = products * factor
-            s = s - s.max(axis=-1, keepdims=True)
-            term = np.exp(s)
-            total = term.sum(axis=-1, keepdims=True)
-            p = term / total
-            largest[name, w] = p.max(axis=-1).mean(axis=-1)  # one value a draw: the draws are independent
-            entropies[name, w] = (np.log(total[..., 0]) - (p * s).sum(axis=-1)).mean(axis=-1)
-    rows = []
-    for w in widths:
-        for name in ("unscaled", "scaled"):
-            rows += [
-                case(
-                    "A4.3",
-                    f"d_k={w}, {name}, {keys} keys",
-                    "floating",
-                    "mean largest probability",
-                    float(largest[name, w].mean()),
-                    "in",
-                    (1 / keys, 1.0),
-                    bound_source="1/keys (uniform) to 1 (one-hot)",
-                ),
-                case(
-                    "A4.3",
-                    f"d_k={w}, {name}, {keys} keys",
-                    "floating",
-                    "mean entropy",
-                    float(entropies[name, w].mean()),
-                    "in",
-                    (0.0, math.log(keys)),
-                    bound_source="0 (one-hot) to ln keys (uniform)",
-                    unit="nat",
-                ),
-            ]
-    widest = widths[-1]
-    majority = "saturated: the largest weight exceeds all others together, 1/2"
-    at_least = f"lower end of the {100 * confidence:g} % interval"
-    rows.append(
-        case(
-            "A4.3",
-            f"d_k={widest}, unscaled, {keys} keys",
-            "floating",
-            f"mean largest probability, {at_least}",
-            bounds.mean_interval(largest["unscaled", widest], confidence)[0],
-            ">=",
-            0.5,
-            bound_source=majority,
-            headline=True,
-        )
-    )
-    rises = []
-    for narrow, wide in pairwise(widths):
-        rises.append(largest["unscaled", wide] - largest["unscaled", narrow])
-        rows.append(
-            case(
-                "A4.3",
-                f"d_k={narrow} to {wide}, unscaled, {keys} keys",
-                "floating",
-                f"rise of the mean largest probability, {at_least}",
-                bounds.mean_interval(rises[-1], confidence)[0],
-                ">=",
-                0,
-                bound_source="it rises with the width",
-            )
-        )
-    for w in widths:
-        rows.append(
-            case(
-                "A4.3",
-                f"d_k={w}, scaled, {keys} keys",
-                "control",
-                f"mean largest probability, upper end of the {100 * confidence:g} % interval",
-                bounds.mean_interval(largest["scaled", w], confidence)[1],
-                "<=",
-                0.5,
-                bound_source=f"not {majority}",
-            )
-        )
-    change = largest["scaled", widest] - largest["scaled", widths[0]]
-    rows.append(
-        case(
-            "A4.3",
-            f"d_k={widths[0]} to {widest}, scaled, {keys} keys",
-            "control",
-            "change of the mean largest probability",
-            abs(float(change.mean())),
-            "<=",
-            min(float(rise.mean()) for rise in rises),
-            bound_source="flat: less over all widths than unscaled from any width to the next",
-        )
-    )
-    return rows
+    """A4.3: mean largest probability and mean entropy of the rows of softmax(q·k), with the decoder's factor and without."""
+    generator = np.random.Generator(np.random.PCG64([sample.seed, 1]))
+    query, key = generator.standard_normal((2, draws, sample.d_model, sample.widths[-1])) * sample.d_model**-0.5
+    tokens = generator.standard_normal((draws, keys, sample.d_model))
+    confidence = together(sample.confidence, 2 * len(sample.widths))
+    start = Evidence("A4.3", settings, by="the decoder's attention on samples", keys=keys,
+                     against="threshold, chosen before",
+                     source=f"{2 * len(sample.widths)} intervals together at {100 * sample.confidence:g} % (Bonferroni)")  # fmt: skip
+
+    @cache
+    def patterns(width: int, power: int) -> Any:
+        q, k = (np.ascontiguousarray(projection[..., :width]) for projection in (query, key))
+        return attend(tokens, q, k, Scaled(power))
+
+    def largest(width: int, power: int = 1) -> Any:
+        return patterns(width, power).max(axis=-1).mean(axis=-1)  # one value a draw: the draws are independent
+
+    def mean(width: int, power: int = 1) -> float:
+        return float(largest(width, power).mean())
+
+    def ends(values: Any) -> tuple[float, float]:
+        return bounds.mean_interval(values, confidence)
+
+    widest, quantity = sample.widths[-1], "mean largest probability"
+    start.beyond(f"{quantity}, lower end of its interval", ends(largest(widest, 0))[0], threshold, d_k=widest,
+                 scores="q·k", headline=True, key="saturated")  # fmt: skip
+    for narrow, wide in pairwise(sample.widths):
+        start.beyond(f"rise of the {quantity} from the width before, lower end", ends(largest(wide, 0) - largest(narrow, 0))[0],
+                     0, d_k=wide, scores="q·k", against="it rises with the width")  # fmt: skip
+    for width in sample.widths:
+        start.within(f"{quantity}, upper end of its interval", ends(largest(width))[1], threshold, d_k=width,
+                     scores="q·k/√d_k")  # fmt: skip
+    change = ends(largest(widest) - largest(sample.widths[0]))
+    start.within(f"change of the {quantity} from the narrowest to the widest, further end", max(map(abs, change)), flat,
+                 scores="q·k/√d_k", against="margin, chosen before")  # fmt: skip
+    start.control("the factor 1/√d_k left out", quantity, partial(mean, widest), {"power": 0}, between(0, threshold),
+                  outside(0, threshold), d_k=widest, key="unscaled")  # fmt: skip
+    for name, power in FACTORS.items():
+        for width in sample.widths:
+            shown = start.of(d_k=width, scores=name, source="uniform to one-hot")
+            p = patterns(width, power)
+            entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1).mean()
+            shown.theorem(quantity, mean(width, power), 1 / keys, 1, key=f"largest_{width}_{power}")
+            shown.theorem("mean entropy", entropy, 0, math.log(keys), unit="nat", key=f"entropy_{width}_{power}")
+    return start.rows
 
 
 def compute(
+    settings: Mapping[str, Any],
     d_model: int,
     widths: list[int],
     weight_draws: int,
@@ -372,7 +169,7 @@ def compute(
     half_width: float,
     token_variance: float,
     fixed: dict[str, int],
-    saturation: dict[str, int],
+    saturation: dict[str, Any],
     seed: int,
 ) -> list[dict[str, Any]]:
     """Rows for A4.1 to A4.3.
@@ -380,102 +177,10 @@ def compute(
     `weight_draws` pairs of projections are drawn, with `pairs` token pairs each; `fixed` is the sample for one pair of
     projections and for the spread between pairs, `saturation` the one for the softmax rows.
     """
-    generator = np.random.Generator(np.random.PCG64(seed))
-    products = scores(generator, d_model, widths, weight_draws, pairs)
-    deviation = products.reshape(-1, len(widths)).std(axis=0, ddof=1)
-    larger = scores(generator, d_model, widths, max(weight_draws // 10, 2), pairs, token_variance=token_variance)
-    larger_deviation = larger.reshape(-1, len(widths)).std(axis=0, ddof=1)
-    as_printed = (widths[0], widths[-1]) == PRINTED
-    source = interval_source(confidence)
-    rows = _exact(widths, as_printed)
-    intervals = [interval(w, d_model, weight_draws, pairs, confidence) for w in widths]
-    scaled = [float((products[..., j] / math.sqrt(w)).std(ddof=1)) for j, w in enumerate(widths)]
-    unscaled = [value * math.sqrt(w) for value, w in zip(scaled, widths, strict=True)]
-    for j, (w, (low, high)) in enumerate(zip(widths, intervals, strict=True)):
-        root = math.sqrt(w)
-        half = (high - low) / (2 * root)
-        rows += [
-            case(
-                "A4.1",
-                f"d_k={w}",
-                "floating",
-                "standard deviation of q·k",
-                deviation[j],
-                "in",
-                (low, high),
-                bound_source=source,
-            ),
-            half_width_row("A4.1", w, low, high, confidence, half_width),
-            case(
-                "A4.1",
-                f"d_k={w}, token components of variance {token_variance:g}",
-                "control",
-                "distance of the standard deviation of q·k from √d_k, relative",
-                abs(larger_deviation[j] / root - 1),
-                ">=",
-                100 * half,
-                bound_source="100 × the interval's half-width",
-            ),
-            case(
-                "A4.2",
-                f"d_k={w}",
-                "floating",
-                "standard deviation of q·k/√d_k",
-                scaled[j],
-                "in",
-                (low / root, high / root),
-                bound_source=source,
-                printed="1",
-                headline=j == len(widths) - 1,
-            ),
-        ]
-    rows += [
-        worst_row("A4.1", "standard deviation of q·k from √d_k", list(deviation), widths, intervals, source),
-        worst_row("A4.2", "standard deviation of q·k/√d_k from 1", unscaled, widths, intervals, source),
+    sample = Sample(d_model, tuple(widths), weight_draws, pairs, seed, confidence)
+    return [
+        *_exact(settings),
+        *_deviation(sample, token_variance, half_width, settings),
+        *_fixed(sample, fixed["weight_draws"], fixed["pairs"], settings),
+        *_saturation(sample, **saturation, settings=settings),
     ]
-    # Both ends vary: the widest ratio that the two intervals allow.
-    ratio = (intervals[-1][0] / intervals[0][1], intervals[-1][1] / intervals[0][0])
-    rows.append(
-        case(
-            "A4.1",
-            f"d_k={widths[0]} to {widths[-1]}",
-            "floating",
-            "growth of the standard deviation of q·k",
-            deviation[-1] / deviation[0],
-            "in",
-            ratio,
-            bound_source=source,
-            printed="8",
-            headline=True,
-            applicable=as_printed,
-        )
-    )
-    widest = widths[-1]
-    wrong = float((products[..., -1] / widest).std(ddof=1))
-    low, high = intervals[-1]
-    rows.append(
-        case(
-            "A4.2",
-            f"d_k={widest}, divided by d_k",
-            "control",
-            "factor between the standard deviation and 1, less 1",
-            max(wrong, 1 / wrong) - 1,
-            ">=",
-            100 * (high - low) / (2 * math.sqrt(widest)),
-            bound_source="100 × the interval's half-width",
-        )
-    )
-    rows.append(
-        case(
-            "A4.2",
-            f"d_k={widest}, divided by d_k",
-            "control",
-            "standard deviation of q·k/d_k",
-            wrong,
-            "in",
-            (low / widest, high / widest),
-            bound_source=f"{source}, around 1/√d_k",
-        )
-    )
-    rows += _fixed(generator, d_model, widths, fixed, confidence)
-    return rows + _saturation(generator, d_model, widths, saturation["keys"], saturation["draws"], confidence)
