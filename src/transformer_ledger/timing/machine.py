@@ -20,6 +20,7 @@ from transformer_ledger.progress import Progress
 # Before torch is imported: threads that wait for each other sleep soon. Without a limit they spin on a core that another
 # process wants, and a run on a busy machine takes ten times as long.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes two lines a run into the log
 
 PEAK_SIZE = 1024  # rows and columns of the square product that measures the peak rate
 COPY_BYTES = 2**27  # of the copy that measures bandwidth: far past the caches
