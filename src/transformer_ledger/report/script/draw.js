@@ -40,12 +40,15 @@ const draw = (() => {
     return element("li", {}, mark, name);
   }));
 
+  const FAR = 12;  // limits; a bar that goes further is cut, and says so
   /** rows: {label, text, parts: [{name, value, fill}]}; limit: {value, label}, a line that a bar may reach. */
-  const bars = (host, label, rows, { limit = null, most = 0 } = {}) => {
+  const bars = (host, label, rows, { limit = null } = {}) => {
     const width = widthOf(host);
     const totals = rows.map((row) => row.parts.reduce((sum, part) => sum + part.value, 0));
     const top = limit ? LINE + 6 : 0;
-    const scale = (width - 2) / Math.max(most, limit ? 1.15 * limit.value : 0, ...totals, 1e-300);
+    const longest = Math.max(limit ? 1.15 * limit.value : 0, ...totals, 1e-300);
+    const most = limit ? Math.min(longest, FAR * limit.value) : longest;
+    const scale = (width - 2) / most;
     const step = LINE + 30;
     const content = [];
     rows.forEach((row, index) => {
@@ -53,12 +56,13 @@ const draw = (() => {
       content.push(words(0, y + LINE - 3, row.label), words(width - 1, y + LINE - 3, row.text ?? "", { "text-anchor": "end", class: "strong" }));
       let x = 0;
       for (const part of row.parts) {
-        const length = part.value * scale;
+        const length = Math.min(part.value * scale, width - 2 - x);
         if (length <= 0) continue;
         content.push(svg("rect", { x, y: y + LINE + 1, width: Math.max(length, 0.5), height: 18, fill: part.fill, class: row.faint ? "faint" : null }, svg("title", {}, `${part.name}: ${part.text ?? ""}`)));
         if (!row.faint && length > roomFor(part.inside ?? part.name)) content.push(words(x + 5, y + LINE + 14, part.inside ?? part.name, { class: "inside" }));
         x += length;
       }
+      if (totals[index] > 1.0001 * most) content.push(words(width - 4, y + LINE + 14, "» cut", { "text-anchor": "end", class: "inside" }));
     });
     const height = top + rows.length * step;
     if (limit) {
@@ -174,7 +178,7 @@ const draw = (() => {
         if (!one) return;
         const x = left + c * size;
         content.push(svg("rect", { x: x + 1, y, width: size - 2, height: cell - 8, fill: one.fill ?? "var(--series-1)", "fill-opacity": one.weight ?? 0, class: "cellbox", style: one.ring ? "stroke: var(--accent); stroke-width: 2" : null }));
-        if (one.text) content.push(words(x + size / 2, y + 18, one.text, { "text-anchor": "middle", class: (one.weight ?? 0) > 0.55 ? "inside" : null }));
+        if (one.text) content.push(words(x + size / 2, y + 18, one.text, { "text-anchor": "middle", class: (one.weight ?? 0) > 0.55 ? "inside" : "plain" }));
       });
     });
     put(host, width, top + rows.length * (cell - 6) + 2, label, content);

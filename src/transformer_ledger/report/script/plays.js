@@ -68,7 +68,9 @@
         const input = element("input", { type: "checkbox", checked: on });
         input.addEventListener("change", () => made.changed());
         buttons.append(element("label", {}, input, ` ${label}`));
-        return () => input.checked;
+        const get = () => input.checked;
+        get.set = (next) => (input.checked = next);
+        return get;
       },
       button: (label, action) => {
         const one = element("button", { type: "button" }, label);
@@ -134,7 +136,7 @@
       const largest = Math.max(...weights);
       draw.columns(play.picture, `Softmax weights of ${keys} keys, the largest ${said(largest, 2)}`, weights.map(() => ""), [{ values: [...weights].sort((a, b) => b - a), fill: colour(0) }], { low: 0, high: 1, height: 150 });
       play.facts({ largest, spread });
-      play.say(`${keys} random keys of ${d} components. Their scores spread by ${said(spread, 2)} (√d_k is ${said(Math.sqrt(d), 2)}); the largest weight is ${said(100 * largest, 2)} %, where equal weights would be ${said(100 / keys, 2)} %. ${divided() ? "Divided, the spread stays near 1 at every width, and no key takes all." : d > 16 ? "The softmax is nearly one-hot before any training: divide, and watch it open." : "Widen d_k, and one key takes all."}`);
+      play.say(`${keys} random keys of ${d} components. Their scores spread by ${said(spread, 2)} (√d_k is ${said(Math.sqrt(d), 2)}); the largest weight is ${said(100 * largest, 4)} %, where equal weights would be ${said(100 / keys, 2)} %. ${divided() ? "Divided, the spread stays near 1 at every width, and no key takes all." : d > 16 ? "The softmax is nearly one-hot before any training: divide, and watch it open." : "Widen d_k, and one key takes all."}`);
     };
   };
 
@@ -224,13 +226,14 @@
   const rule = (play) => {
     const parts = elements.data.whatif.parts;
     const kv = play.slider("K/V heads of 32", 0, 5, 3, (n) => String(2 ** n));
-    const ratio = play.slider("feed-forward / width", 16, 48, 28, (n) => said(n / 8));
-    const vocabulary = play.slider("vocabulary", 13, 18, 17, (n) => grouped(2 ** n));
+    const ratio = play.slider("feed-forward / width", 48, 144, 84, (n) => said(n / 24));
+    const words = (n) => (n === 17 ? LLAMA.V : 2n ** BigInt(n));
+    const vocabulary = play.slider("vocabulary", 13, 18, 17, (n) => grouped(words(n)));
     const tied = play.tick("head tied to the embedding");
-    play.button("Llama 3 8B", () => [kv.set(3), ratio.set(28), vocabulary.set(17)]);
-    play.button("as the rule supposes", () => [kv.set(5), ratio.set(21)]);
+    play.button("Llama 3 8B", () => [kv.set(3), ratio.set(84), vocabulary.set(17), tied.set(false)]);
+    play.button("as the rule supposes", () => [kv.set(5), ratio.set(64), tied.set(true)]);
     return () => {
-      const sizes = { ...LLAMA, h_kv: 2n ** BigInt(kv()), f: (LLAMA.d * BigInt(ratio())) / 8n, V: vocabulary() === 17 ? LLAMA.V : 2n ** BigInt(vocabulary()) };
+      const sizes = { ...LLAMA, h_kv: 2n ** BigInt(kv()), f: (LLAMA.d * BigInt(ratio())) / 24n, V: words(vocabulary()) };
       const state = asked(tied(), sizes);
       const value = (name) => Number(quantities.one(state, name)[0]);
       const N = value("parameters");

@@ -6,6 +6,8 @@ const results = (() => {
   const { colour } = draw;
   const { parts, work, recipes, dtypes } = data.whatif;
 
+  // 46,702,792,704 → 46.7 G; what is below ten digits in full.
+  const large = (count) => (String(count).length <= 10 ? grouped(count) : draw.brief(Number(count)).replace(/([A-Z])$/, " $1"));
   const signed = (value, places = 3) => `${value < 0 ? "−" : "+"}${short(Math.abs(value), places)}`;
   const percent = (value, places = 3) => `${signed(100 * value, places)} %`;
   const share = (part, whole) => Number(part) / Number(whole);
@@ -54,7 +56,7 @@ const results = (() => {
     const biggest = partsOf(now, "part", parts).reduce((a, b) => (b.value > a.value ? b : a));
     const picture = space();
     const values = { ...state.sizes };
-    const made = (one, before) => ({ label: before ? `pinned: ${one.state.label}` : "parameters by part", text: short(String(one.found.parameters[0]), 4), parts: partsOf(one, "part", parts) });
+    const made = (one, before) => ({ label: before ? `pinned: ${one.state.label}` : "parameters by part", text: large(one.found.parameters[0]), parts: partsOf(one, "part", parts) });
     const card_ = card("Parameters", `${biggest.name[0].toUpperCase()}${biggest.name.slice(1)} has ${short(100 * share(biggest.value, N), 3)} % of all parameters.`, picture, keyOf(parts), list(
       row("exact", element("strong", { class: "exact-count", title: String(N) }, grouped(N)), `= ${filled(structure(state.model).texts.parameters, values)}`, against(found.parameters, pinned?.found.parameters, ([n]) => grouped(n))),
       found.active[0] !== N && row("active for a token", grouped(found.active[0]), `= ${filled(structure(state.model).texts.active, values)}`),
@@ -67,7 +69,7 @@ const results = (() => {
     const picture = space();
     const gap = found.missed[0];
     let at = Number(found.rule[0]);
-    const steps = [{ label: "the rule 12Ld² + Vd", text: short(String(found.rule[0]), 4), from: 0, to: at, fill: "var(--series-8)" }];
+    const steps = [{ label: "the rule 12Ld² + Vd", text: large(found.rule[0]), from: 0, to: at, fill: "var(--series-8)" }];
     for (const name of parts) {
       const [change] = found[`gap ${name}`];
       if (change === 0n) continue;
@@ -75,9 +77,11 @@ const results = (() => {
       steps.push({ label, text: percent(share(change, N)), from: at, to: at + Number(change), fill: change > 0n ? "var(--series-6)" : "var(--series-2)" });
       at += Number(change);
     }
-    steps.push({ label: "the exact count", text: short(String(N), 4), from: 0, to: Number(N), fill: "var(--series-1)" });
+    steps.push({ label: "the exact count", text: large(N), from: 0, to: Number(N), fill: "var(--series-1)" });
     const magnitude = gap < 0n ? -gap : gap;
-    const made = card("The rule’s error", gap === 0n ? "The rule is exact here." : `The rule counts ${verdict(now)}. Terms of opposite sign hide one another.`, picture, null, list(
+    const gaps = parts.map((name) => found[`gap ${name}`][0]);
+    const opposite = gaps.some((one) => one > 0n) && gaps.some((one) => one < 0n);
+    const made = card("The rule’s error", gap === 0n ? "The rule is exact here." : `The rule counts ${verdict(now)}.${opposite ? " Terms of opposite sign hide one another." : ""}`, picture, null, list(
       row("by the rule", grouped(found.rule[0]), `= ${filled("12·L·d² + V·d", state.sizes)}`),
       row("the rule’s error", element("span", { class: "rule-error" }, verdict(now), element("small", {}, `${grouped(magnitude)} parameters`)), `= (${grouped(N)} − ${grouped(found.rule[0])}) / ${grouped(N)}`,
         pinned && element("small", { class: "pinned" }, `pinned: ${verdict(pinned)}`)),
@@ -195,16 +199,17 @@ const results = (() => {
   const backwardsCard = (now, pinned, { use }) => {
     const { state, answers } = now;
     const before = pinned?.answers;
-    const said = (answer, unit) => (answer == null ? "no end: a window bounds the cache" : answer === 0n ? "none: the weights alone do not fit" : many(answer, unit));
-    const ask = (name, symbol, label, unit, none) => {
+    const none = (one) => (atMost(one.found.weights, [one.state.room, 1n]) ? "none: not one fits beside the weights" : "none: the weights alone do not fit");
+    const said = (one, answer, unit) => (answer == null ? "no end: a window bounds the cache" : answer === 0n ? none(one) : many(answer, unit));
+    const ask = (name, symbol, label, unit, never) => {
       const answer = answers[name];
-      const value = element("span", { class: `answer answer-${name}` }, none && answer == null ? none : said(answer, unit));
+      const value = element("span", { class: `answer answer-${name}` }, never && answer == null ? never : said(now, answer, unit));
       if (answer && answer !== state[symbol]) {
         const button = element("button", { type: "button", "aria-label": `Use ${grouped(answer)} ${unit}s` }, "use");
         button.addEventListener("click", () => use(symbol, answer));
         value.append(" ", button);
       }
-      return row(label, value, null, before && before[name] !== answer ? element("small", { class: "pinned" }, `pinned: ${none && before[name] == null ? none : said(before[name], unit)}`) : null);
+      return row(label, value, null, before && before[name] !== answer ? element("small", { class: "pinned" }, `pinned: ${never && before[name] == null ? never : said(pinned, before[name], unit)}`) : null);
     };
     const stage = recipes[state.recipe];
     const warned = answers.context > state.limit ? ` The model’s own context is ${grouped(state.limit)} tokens.` : "";
@@ -228,7 +233,7 @@ const results = (() => {
   /** The figures that stay in sight while a slider moves. */
   const glance = (now, pinned) => {
     const said = (one) => [
-      ["parameters", short(String(one.found.parameters[0]), 4)], ["the rule", verdict(one) === "none" ? "exact" : verdict(one)],
+      ["parameters", large(one.found.parameters[0])], ["the rule", verdict(one) === "none" ? "exact" : verdict(one)],
       ["weights + cache", bytesText(add(one.found.weights, one.found.cache))], ["training state", bytesText(one.found.state_share)],
       ["to train", `${text(day(one.found.seconds_exact), 3)} days`],
     ];
