@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from transformer_ledger import routes
 from transformer_ledger.cases import case
 from transformer_ledger.claims import table as claims_table
 from transformer_ledger.claims import text_a, text_b
+from transformer_ledger.evidence import Evidence
 from transformer_ledger.experiment import blocked_softmax, rope_dot_product
 from transformer_ledger.ledger import (
     activations,
@@ -145,21 +147,12 @@ def cases() -> list[dict[str, Any]]:
         case("A5.2", "printed digits", "floating", "largest change", 0.31, "==", 0.319, scope="printed"),
         case("A5.2", "positions 0", "control", "largest change", 1.0, ">=", 1e-14),
     ]
+    errors = Evidence("B4.4", by=routes.TORCH, base=10000.0, head_dim=128)
     for dtype, unit in (("fp64", 2.0**-53), ("fp32", 2.0**-24)):
         for octave in range(4, 21):
-            where = f"position={2**octave} base=10000 d_h=128 dtype={dtype}"
             error = min(2.0, unit * 2.0**octave)
-            rows.append(
-                case(
-                    "B4.4",
-                    where,
-                    "floating",
-                    "largest error of cos and sin, positions of the octave",
-                    error,
-                    "<=",
-                    2 * error,
-                )
-            )
+            errors.within("largest error of cos and sin", error, 2 * error, dtype=dtype, up_to=2**octave)
+    rows += errors.rows
     return rows
 
 

@@ -526,8 +526,8 @@ WRONG_OVERLAYS = [
         "3 does not divide heads 4; allowed: the divisors of 4",
     ),
     (
-        "verification: {rope_algebra: {odd_head_dims: [2]}}",
-        "verification.rope_algebra.odd_head_dims[0]",
+        "verification: {rope_rotation: {odd_head_dims: [2]}}",
+        "verification.rope_rotation.odd_head_dims[0]",
         "2 is out of range; allowed: an odd integer from 1 to 4095",
     ),
     # what is trained must fit its model, and what is done to the checkpoint must fit that

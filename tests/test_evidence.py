@@ -128,6 +128,8 @@ def test_repetitions_and_theorems_count_for_nothing():
         (Printed("65.48", scale=10**9), 65_474_999_999, "same magnitude"),
         (Printed("6.30e24"), 63 * 10**23, "reproduced"),
         (Printed("-0.319"), 0.319, "same magnitude"),
+        (Printed("1e-12", most=True), 0.0, "reproduced"),
+        (Printed("1e-12", most=True), 2e-12, "same magnitude"),
     ],
 )
 def test_one_rule_says_how_well_a_printed_figure_comes_out(printed, measured, outcome):

@@ -151,7 +151,7 @@ READ_EXECUTIONS = {"verification/parameter_rule", "verification/training_compute
 TRAINED = {"study/loss", "study/classification", "verification/checkpoint", "verification/classification"}
 NUMERICS = {  # verifications that import the NumPy decoder
     f"verification/{name}"
-    for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_algebra", "grouped_query")
+    for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_values", "grouped_query")
 } | {"verification/gated_feedforward", "verification/attention_schedules", "study/extension"}
 
 # name: (edit, the jobs that must run). The sets are written from what the jobs mean, not from the fingerprint.
@@ -227,15 +227,15 @@ EDITS = {
     "a verification less": (drop("verification", "norms"), CLAIMS),
     "an experiment's number": (
         put("experiment", "rope_dot_product", "printed", "frequency", value=0.18),
-        {"experiment/rope_dot_product"} | PAGE,
+        {"experiment/rope_dot_product", "verification/rope_rotation"} | CLAIMS,
     ),
     "two numbers of an experiment swapped": (
         swap("experiment", "rope_dot_product", "printed", one="m", other="n"),
-        {"experiment/rope_dot_product"} | PAGE,
+        {"experiment/rope_dot_product", "verification/rope_rotation"} | CLAIMS,
     ),
     "the other experiment": (
         put("experiment", "blocked_softmax", "printed", "scores", value=[1000, 1001, 999, 1003]),
-        {"experiment/blocked_softmax"} | PAGE,
+        {"experiment/blocked_softmax", "verification/online_softmax"} | CLAIMS,
     ),
     "a timing": (put("timing", "norms", "repeats", "spread", value=0.2), {"timing/norms"} | PAGE),
     "the checkpoint's training": (
@@ -271,7 +271,7 @@ EDITS = {
     "a verification": (code("verification/embedding_lookup"), {"verification/embedding_lookup"} | CLAIMS),
     "an experiment that a verification uses": (
         code("experiment/rope_dot_product"),
-        {"experiment/rope_dot_product", "verification/rope_algebra"} | CLAIMS,
+        {"experiment/rope_dot_product", "verification/rope_rotation"} | CLAIMS,
     ),
     "the reference decoder": (code("reference/decoder"), NUMERICS | TRAINED - {"study/loss"} | CLAIMS),
     "a claim's words": (code("claims/text_a"), CLAIMS),

@@ -62,6 +62,16 @@ WORDS = {
     "length": "T = {}",
     "layers": "{} layers",
     "epsilon": "ε = {}",
+    "position": "at position {}",
+    "up_to": "at positions up to {}",
+    "from_1_to": "from position 1 to {}",
+    "shift": "shifted by {}",
+    "vector": "the {} vector",
+    "factor": "times {}",
+    "components": "{} components",
+    "feedforward": "{} feed-forward",
+    "gated_d_ff": "gated f = {}",
+    "rows": "{} rows",
 }
 
 
@@ -144,8 +154,9 @@ class Printed:
     """A figure as a text prints it.
 
     `settings` are the job's settings that it was printed for, by dotted key: with others it says nothing. Integers are
-    meant exactly unless `rounded`; other figures stand for what rounds to their digits. `unpublished` names the inputs
-    that the text does not publish; nobody can reproduce such digits. `scale` multiplies: 65.48 G has 10⁹.
+    meant exactly unless `rounded`; other figures stand for what rounds to their digits; with `most` for all up to it.
+    `unpublished` names the inputs that the text does not publish; nobody can reproduce such digits. `scale` multiplies:
+    65.48 G has 10⁹.
     """
 
     text: str
@@ -153,6 +164,7 @@ class Printed:
     unpublished: str = ""
     rounded: bool = False
     scale: int = 1
+    most: bool = False
 
     @property
     def value(self) -> Fraction:
@@ -161,7 +173,9 @@ class Printed:
 
     @property
     def region(self) -> Region:
-        """What rounds to the printed digits."""
+        """What rounds to the printed digits, or is no more."""
+        if self.most:
+            return at_most(self.value)
         mantissa, _, exponent = self.text.replace(",", "").lower().partition("e")
         if not (self.rounded or exponent or "." in mantissa):
             return exactly(self.value)

@@ -55,6 +55,11 @@ def _own(config: Config, job: str) -> dict[str, Any]:
     return {key: resolve[key](config, value) if key in resolve else value for key, value in config[kind][name].items()}
 
 
+def _softmax(config: Config, job: str) -> dict[str, Any]:
+    """With the text's row, which is written once, in E2."""
+    return {**_own(config, job), "printed": config["experiment"]["blocked_softmax"]["printed"]}
+
+
 def _execution(config: Config, job: str) -> dict[str, Any]:
     """One model, and what is done with it: the workloads within its context, and what an optimiser needs of recipes."""
     model = config["models"][job.split("/")[1]]
@@ -114,7 +119,9 @@ JOBS = {
     "verification": Job(_own),
     "verification/checkpoint": Job(_own, ("study/checkpoint",)),
     "verification/classification": Job(_own, ("study/classification",)),
+    "verification/online_softmax": Job(_softmax, ("experiment/blocked_softmax",)),
     "verification/parameter_rule": Job(_own, _RUN),
+    "verification/rope_rotation": Job(_own, ("experiment/rope_dot_product",)),
     "verification/training_compute": Job(_own, _RUN),
     "verification/training_state": Job(_own, _RUN),
     "experiment": Job(_own),

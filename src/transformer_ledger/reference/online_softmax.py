@@ -63,12 +63,16 @@ def update(state: State, scores: Array, values: Array, visible: Array, arithmeti
     return State(m, a, o)
 
 
-def unguarded(state: State, scores: Array, values: Array, visible: Array) -> State:
-    """`update` as it is often written, in fp64: −∞ for masked scores and no look at what is left. Gives NaN."""
+def unguarded(state: State, scores: Array, values: Array, visible: Array, first_factor: bool = False) -> State:
+    """`update` as it is often written, in fp64: −∞ for masked scores and no look at what is left. Gives NaN.
+
+    With `first_factor` the factor of the empty state is set to 0, which is the one guard that text B has.
+    """
     with np.errstate(invalid="ignore"):
         s = np.where(visible, scores, -np.inf)
         m = max(state.maximum, s.max())
         term, kept = np.exp(s - m), np.exp(np.float64(state.maximum) - m)
+        kept = np.float64(0.0) if first_factor and state.maximum == -math.inf else kept
         return State(m, state.denominator * kept + term.sum(), state.numerator * kept + term @ values)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -123,12 +124,10 @@ def rotation_error(rows: Rows) -> Markup | None:
     """Largest error of cosine and sine against position, by precision and base."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        found = keys(row["case"])
-        named = {"position", "base", "d_h", "dtype"} <= set(found)
-        # An octave's largest error stands at its end; the other positions are single ones.
-        if row["claim"] == "B4.4" and row["leg"] == "floating" and named and int(found["position"]).bit_count() == 1:
-            label = f"{found['dtype']}, base {short(int(float(found['base'])))}"
-            series.setdefault(label, []).append((float(found["position"]), row["measured"]))
+        found = json.loads(row["parameters"]) if row["claim"] == "B4.4" else {}
+        if "up_to" in found:
+            label = f"{found['dtype']}, base {short(int(found['base']))}"
+            series.setdefault(label, []).append((float(found["up_to"]), row["measured"]))
     # One width: the widest; several widths differ by less than the line is thick.
     series = {
         label: sorted({x: max(y for p, y in points if p == x) for x, _ in points}.items())

@@ -9,27 +9,46 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from transformer_ledger import bounds, routes, tables
 from transformer_ledger.bounds import Array
-from transformer_ledger.cases import case, differing
-from transformer_ledger.experiment import blocked_softmax
-from transformer_ledger.reference import online_softmax
+from transformer_ledger.evidence import Evidence, Printed, at_most, differing, exactly
+from transformer_ledger.reference import online_softmax as loop
 from transformer_ledger.reference.precision import FP64, RATIONAL
-from transformer_ledger.tables import TableError
 
 TEXT = {
-    "scores": [1000, 1001, 999, 1002],
-    "values": [2, -1, 3, 4],
-    "blocks": [[0, 1], [1, 3], [3, 4]],
+    "printed.scores": [1000, 1001, 999, 1002],
+    "printed.values": [2, -1, 3, 4],
+    "printed.blocks": [[0, 1], [1, 3], [3, 4]],
 }  # the row that the text prints its 1e-12 for
-TEXT_DIFFERENCE = 1e-12
-ORDERS = "partitions whose orders give different outputs"
-ROUNDING = "bounds.softmax_row_bounds of both forms"
+DEFINITION = "definition in fractions"
+NAN = "results that are not a number"
+Spans = list[tuple[int, int]]
+
+
+def unchanged(spans: Spans) -> Spans:
+    """The blocks as they are."""
+    return spans
+
+
+def first_twice(spans: Spans) -> Spans:
+    """The first block read again at the end."""
+    return [*spans, spans[0]]
+
+
+def without_first(spans: Spans) -> Spans:
+    """The first block left out."""
+    return spans[1:]
+
+
+def overlapping(spans: Spans) -> Spans:
+    """The last block begins one key early, so that one key is read twice."""
+    return [*spans[:-1], (max(spans[-1][0] - 1, 0), spans[-1][1])]
 
 
 def ordered_partitions(keys: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
@@ -43,218 +62,173 @@ def ordered_partitions(keys: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
                 yield [block, *others]
 
 
-def read(blocks: Sequence[Sequence[int]]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The keys in the order in which the blocks hold them, and the blocks as (begin, end) in that order."""
-    order = [key for block in blocks for key in block]
-    ends = list(itertools.accumulate(len(block) for block in blocks))
-    return order, list(zip([0, *ends], ends, strict=False))
+class Row:
+    """A small row of integer scores and values in fractions, some of its keys masked, and its dense softmax."""
 
-
-def definition(scores: Array, values: Array, keys: Sequence[int]) -> tuple[Any, Any, Any]:
-    """m, Σ2^(s−m) and Σ2^(s−m)·v over `keys`, straight from their definition; −∞, 0, 0 over none."""
-    if not keys:
-        return -math.inf, Fraction(0), Fraction(0)
-    m = max(scores[key] for key in keys)
-    terms = [Fraction(2) ** int(scores[key] - m) for key in keys]
-    return m, sum(terms), sum(term * values[key, 0] for term, key in zip(terms, keys, strict=True))
-
-
-def unscaled(scores: Array, values: Array, blocks: Sequence[tuple[int, int]]) -> Any:
-    """The loop with the rescaling left out: each block's terms stay relative to the maximum of their own time."""
-    m, a, o = -math.inf, Fraction(0), Fraction(0)
-    for begin, end in blocks:
-        m = max(m, *scores[begin:end])
-        for s, v in zip(scores[begin:end], values[begin:end, 0], strict=True):
-            a, o = a + Fraction(2) ** int(s - m), o + Fraction(2) ** int(s - m) * v
-    return o / a
-
-
-def exact_rows(keys: int, masked_keys: int, seed: int) -> list[dict[str, Any]]:
-    """B8.1 and B8.2 in fractions; up to `masked_keys` keys also with every set of visible keys."""
-    rows = []
-    changed = {"a block read twice": 0, "a block left out": 0}
-    unequal = 0  # partitions whose orders differ once the rescaling is left out
-    for n in range(1, keys + 1):
+    def __init__(self, n: int, seed: int, visible: Sequence[bool]):
         generator = np.random.Generator(np.random.PCG64([seed, n]))
-        scores = RATIONAL.array(generator.integers(-9, 10, n).tolist())
-        values = RATIONAL.array(generator.integers(-9, 10, (n, 1)).tolist())
+        self.scores = RATIONAL.array(generator.integers(-9, 10, n).tolist())
+        self.values = RATIONAL.array(generator.integers(-9, 10, (n, 1)).tolist())
+        self.visible = np.array(visible)
+        m, a, o = self.definition(range(n))
+        self.output = o / a if a else Fraction(0)
+        self.weights = [Fraction(2) ** int(s - m) / a if seen else Fraction(0)
+                        for s, seen in zip(self.scores, visible, strict=True)]  # fmt: skip
+
+    def definition(self, keys: Sequence[int]) -> tuple[Any, Any, Any]:
+        """m, Σ2^(s−m) and Σ2^(s−m)·v over the visible ones of `keys`, straight from their definition; −∞, 0, 0 over none."""
+        seen = [key for key in keys if self.visible[key]]
+        m = max((self.scores[key] for key in seen), default=-math.inf)
+        terms = [Fraction(2) ** int(self.scores[key] - m) for key in seen]
+        return m, sum(terms), sum(term * self.values[key, 0] for term, key in zip(terms, seen, strict=True))
+
+    def read(self, blocks: Sequence[Sequence[int]], change: Callable[[Spans], Spans]) -> tuple[Any, int, int]:
+        """The output with these blocks, the states that break the loop invariant, and the gradients that are off."""
+        order = [key for block in blocks for key in block]
+        ends = list(itertools.accumulate(len(block) for block in blocks))
+        spans = change(list(zip([0, *ends], ends, strict=False)))
+        s, v, seen = self.scores[order], self.values[order], self.visible[order]
+        after = loop.forward(s, v, spans, seen, RATIONAL)
+        states = sum(
+            (state.maximum, state.denominator, state.numerator[0]) != self.definition(order[:end])
+            for state, (_, end) in zip(after[1:], spans, strict=True)
+        )
+        back, values = loop.backward(s, v, RATIONAL.array([1]), after[-1], spans, seen, RATIONAL)
+        gradients = sum(
+            back[place] != self.weights[key] * (self.values[key, 0] - self.output)
+            or values[place, 0] != self.weights[key]
+            for place, key in enumerate(order)
+        )
+        return loop.output(after[-1], RATIONAL)[0], states, gradients
+
+
+def exact(rows: Evidence, keys: int, masked_keys: int, seed: int) -> None:
+    """B8.1, B8.2 and B8.4 in fractions; up to `masked_keys` keys also with every set of visible keys."""
+    for n in range(1, keys + 1):
         subsets = list(itertools.product((True, False), repeat=n)) if n <= masked_keys else [(True,) * n]
-        readings = states = wrong_output = wrong_state = wrong_gradient = 0
-        results: dict[frozenset[frozenset[int]], set[Any]] = {}
-        without_rescaling: dict[frozenset[frozenset[int]], set[Any]] = {}
-        for visible in subsets:
-            every = [key for key in range(n) if visible[key]]
-            m, a, o = definition(scores, values, every)
-            output = o / a if every else Fraction(0)
-            weight = [Fraction(2) ** int(scores[i] - m) / a if visible[i] else Fraction(0) for i in range(n)]
-            d_scores = [weight[i] * (values[i, 0] - output) for i in range(n)]
-            for blocks in ordered_partitions(range(n)):
-                order, spans = read(blocks)
-                s, v, seen = scores[order], values[order], np.array(visible)[order]
-                after = online_softmax.forward(s, v, spans, seen, RATIONAL)
-                got = online_softmax.output(after[-1], RATIONAL)[0]
-                readings += 1
-                wrong_output += got != output
-                for state, (_, end) in zip(after[1:], spans, strict=True):
-                    held = (state.maximum, state.denominator, state.numerator[0])
-                    states += 1
-                    wrong_state += held != definition(scores, values, [key for key in order[:end] if visible[key]])
-                back, back_values = online_softmax.backward(s, v, RATIONAL.array([1]), after[-1], spans, seen, RATIONAL)
-                wrong_gradient += any(
-                    back[place] != d_scores[key] or back_values[place, 0] != weight[key]
-                    for place, key in enumerate(order)
-                )
-                if all(visible):
-                    cut = frozenset(frozenset(block) for block in blocks)
-                    results.setdefault(cut, set()).add(got)
-                    without_rescaling.setdefault(cut, set()).add(unscaled(s, v, spans))
-                    for name, other in (("a block read twice", [*spans, spans[0]]), ("a block left out", spans[1:])):
-                        last = online_softmax.forward(s, v, other, seen, RATIONAL)[-1]
-                        changed[name] += online_softmax.output(last, RATIONAL)[0] != output
-        where = f"{n} keys" + (", every set of visible keys" if len(subsets) > 1 else "")
-        where += ", every partition in every order"
-        for tried, quantity, wrong in (
-            (f"{readings} readings", "outputs that differ from the dense one", wrong_output),
-            (f"{states} states", "states (m, a, o) that break the loop invariant", wrong_state),
-            (f"{readings} readings", "readings with a gradient that differs from the dense one", wrong_gradient),
-        ):
-            rows.append(_exact("B8.1", f"{where}: {tried}", "exact", quantity, wrong))
+        masked = [Row(n, seed, visible) for visible in subsets]
+        cuts = list(ordered_partitions(range(n)))
+
+        def wrong(
+            change: Callable[[Spans], Spans] = unchanged, masked: Sequence[Row] = masked, cuts: Any = cuts
+        ) -> tuple[int, ...]:
+            """Readings with another output, and states and gradients that are off, over all rows and blocks."""
+            found = [(row.output, *row.read(blocks, change)) for row in masked for blocks in cuts]
+            return sum(x[0] != x[1] for x in found), sum(x[2] for x in found), sum(x[3] for x in found)
+
+        def orders(
+            change: Callable[[Spans], Spans] = unchanged, masked: Sequence[Row] = masked, cuts: Any = cuts
+        ) -> int:
+            """Partitions of the unmasked row whose orders give different outputs."""
+            found: dict[frozenset[Any], set[Any]] = {}
+            for blocks in cuts:
+                found.setdefault(frozenset(blocks), set()).add(masked[0].read(blocks, change)[0])
+            return sum(len(outputs) > 1 for outputs in found.values())
+
+        here = rows.of(by=routes.RATIONAL, against=DEFINITION, keys=n, masks=len(subsets), ordered_partitions=len(cuts))
+        quantities = (
+            "outputs other than the dense one",
+            "states (m, a, o) that break the loop invariant",
+            "gradients that are off",
+        )
+        for quantity, count in zip(quantities, wrong(), strict=True):
+            here.equal(quantity, count, 0)
+        here.of("B8.4").equal(quantities[0], wrong()[0], 0, headline=n == keys)
         if n > 1:
-            differ = sum(len(found) > 1 for found in results.values())
-            rows.append(_exact("B8.2", f"{n} keys, {len(results)} partitions", "exact", ORDERS, differ))
-        unequal += sum(len(found) > 1 for found in without_rescaling.values())
-    rows += [
-        _exact("B8.1", f"up to {keys} keys, {name}", "control", "readings with another output", count)
-        for name, count in changed.items()
+            here.of("B8.2").equal("partitions whose orders give different outputs", orders(), 0)
+        if n == keys:
+            changes = {
+                "a block read twice": first_twice,
+                "a block left out": without_first,
+                "a key read twice": overlapping,
+            }
+            for claim, names in (("B8.1", tuple(changes)[:2]), ("B8.4", tuple(changes)[1:])):
+                for name in names:
+                    here.of(claim).control(name, quantities[0], lambda wrong=wrong, **more: wrong(**more)[0],
+                                           {"change": changes[name]}, exactly(0))  # fmt: skip
+            here.of("B8.2").control("the first block read twice", "partitions whose orders give different outputs", orders,
+                                    {"change": first_twice}, exactly(0))  # fmt: skip
+
+
+def read(rows: Evidence, made: Sequence[Mapping[str, Any]]) -> float:
+    """B8.1 and B8.2: experiment E2's rows whose bound decides; a row's later orders for B8.2. The text's row's bound."""
+    decisive = [row for row in made if row["decisive"]]
+    e2 = rows.of(by=routes.SEQUENTIAL, source="bounds.softmax_row_bounds of both forms")
+    later = [
+        row for same in tables.by(decisive, "case", "keys", "blocks", "dtype", "quantity").values() for row in same[1:]
     ]
-    return [*rows, _exact("B8.2", f"up to {keys} keys, rescaling left out", "control", ORDERS, unequal)]
+    for claim, own in (("B8.1", decisive), ("B8.2", later)):
+        for (dtype, quantity), group in tables.by(own, "dtype", "quantity").items():
+            e2.of(claim).within(f"blocked {quantity}: largest distance from the dense one", [row["difference"] for row in group],
+                                [row["bound"] for row in group], against="dense softmax", tried="E2", dtype=dtype,
+                                rows=len(group))  # fmt: skip
+    e2.equal("E2's readings beyond a bound of their own", sum(not row["holds"] for row in decisive), 0, leg="floating",
+             against=routes.DECIMAL, rows=len(decisive))  # fmt: skip
+    text = [row for row in decisive if (row["case"], row["dtype"], row["quantity"]) == ("printed", "fp64", "output")]
+    row = text[0]
+    e2.prints("blocked output's distance from the dense one", row["difference"], Printed("1e-12", TEXT, most=True), leg="floating",
+              tried="the text's row", key="apart")  # fmt: skip
+    e2.inside("blocked output", row["blocked"], row["reference"] - row["bound"], row["reference"] + row["bound"],
+              against=routes.DECIMAL, tried="the text's row", headline=True, key="blocked")  # fmt: skip
+    e2.of("B8.2").within("largest distance from the reference", [row["blocked_error"] for row in text],
+                         [row["bound"] for row in text], against=routes.DECIMAL, tried="the text's row", orders=len(text),
+                         headline=True, key="orders")  # fmt: skip
+    return float(row["bound"])
 
 
-def _exact(claim: str, where: str, leg: str, quantity: str, count: int) -> dict[str, Any]:
-    """A count of differing results, 0 wanted; for a control 1 or more."""
-    relation, expected = (">=", 1) if leg == "control" else ("==", 0)
-    return case(claim, where, leg, quantity, int(count), relation, expected, backend="rational")
+def states(rows: Evidence, printed: Mapping[str, Any], made: Sequence[Mapping[str, Any]]) -> None:
+    """B8.1: experiment E2's states of the text's row keep the loop invariant, term by term in mpmath."""
+    import mpmath
 
-
-def rounded_rows(
-    printed: Mapping[str, Any], drawn: Mapping[str, Any], dtypes: Sequence[str], digits: int
-) -> list[dict[str, Any]]:
-    """B8.1 and B8.2 in rounded arithmetic: blocked against dense, each row of E2 against its bound."""
-    made = blocked_softmax.compute(printed, drawn, dtypes, digits)["experiment/blocked_softmax"]
-    ascending = ("ascending", " ".join(map(str, range(len(printed["blocks"])))))
-    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    scores, values = printed["scores"], printed["values"]
+    seen: list[int] = []
     for row in made:
-        if row["decisive"]:  # a wider bound would let wrong results pass
-            key = ("B8.1" if row["order"] in ascending else "B8.2", row["case"], row["dtype"], row["quantity"])
-            groups.setdefault(key, []).append(row)
-    rows = []
-    for (claim, where, dtype, quantity), group in groups.items():
-        worst = max(group, key=_to_bound)
-        rows.append(
-            case(
-                claim,
-                f"{where}, {dtype}, worst of {len(group)} readings, {'in' if claim == 'B8.1' else 'out of'} order",
-                "floating",
-                f"largest difference between blocked and dense {quantity}",
-                worst["difference"],
-                "<=",
-                worst["bound"],
-                bound_source=ROUNDING,
-                backend="sequential",
-            )
+        seen += range(row["begin"], row["end"])
+        m = max(scores[key] for key in seen)
+        with mpmath.workdps(40):
+            terms = [(mpmath.exp(scores[key] - m), values[key]) for key in seen]
+            a, o, size = (float(mpmath.fsum(x)) for x in zip(*((e, e * v, e * abs(v)) for e, v in terms), strict=True))
+        # An exponential and two roundings of its argument's size a block, then a product and the sums.
+        roundings = len(seen) + (row["block"] + 1) * math.ceil(
+            bounds.LIBRARY + 2 + 2 * (m - min(scores[key] for key in seen))
         )
-    beyond = sum(not row["holds"] for row in made)
-    rows.append(
-        _exact(
-            "B8.1", f"all {len(made)} rounded readings", "exact", "readings with an entry beyond its own bound", beyond
+        limit = bounds.gamma(roundings, FP64.u)
+        here = rows.of(by=routes.SEQUENTIAL, against=routes.DECIMAL, tried="the text's row", block=row["block"],
+                       source="γₙ of the roundings")  # fmt: skip
+        here.equal("m", row["maximum"], m, leg="floating")
+        here.agree(
+            "a and o, the one nearest to its bound",
+            [row["denominator"], row["numerator"]],
+            [a, o],
+            [limit * a, limit * size],
         )
-        | {"leg": "floating", "bound_source": ROUNDING, "backend": "sequential"}
-    )
-    return rows + _printed(printed, [row for row in made if row["case"] == "printed"], digits)
 
 
-def _to_bound(row: Mapping[str, Any]) -> float:
-    """Difference over bound; where the bound is 0 (one key, a masked row) both forms must agree exactly."""
-    return float(row["difference"] / row["bound"]) if row["bound"] else math.inf if row["difference"] else 0.0
+class Loop:
+    """The text's row in fp64, read by a form of the loop."""
 
+    def __init__(self, printed: Mapping[str, Any]):
+        self.scores, self.values = FP64.array(printed["scores"]), FP64.array(printed["values"])[:, None]
+        self.blocks = [(begin, end) for begin, end in printed["blocks"]]
+        self.every = np.ones(len(self.scores), bool)
+        self.dense = loop.dense(loop.probabilities(self.scores), self.values)
 
-def _printed(printed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], digits: int) -> list[dict[str, Any]]:
-    """The text's own row in fp64, its 1e-12, and the changes that must break it."""
-    ours = [row for row in rows if row["dtype"] == "fp64" and row["quantity"] == "output"]
-    if not ours:
-        return []
-    first, applicable = ours[0], printed == TEXT
-    scores, values = FP64.array(printed["scores"]), FP64.array(printed["values"])[:, None]
-    blocks = [(begin, end) for begin, end in printed["blocks"]]
-    out = [
-        case(
-            "B8.1",
-            "the text's row",
-            "floating",
-            "difference between blocked and dense",
-            first["difference"],
-            "<=",
-            TEXT_DIFFERENCE,
-            bound_source="the text's own figure",
-            printed="1e-12",
-            backend="sequential",
-            applicable=applicable,
-        ),
-        case(
-            "B8.1",
-            "the text's row",
-            "floating",
-            "blocked output",
-            online_softmax.output(online_softmax.forward(scores, values, blocks)[-1])[0],
-            "in",
-            (first["reference"] - first["bound"], first["reference"] + first["bound"]),
-            bound_source=f"reference of {digits} digits ± {ROUNDING}",
-            backend="sequential",
-            headline=True,
-        ),
-        case(
-            "B8.2",
-            f"the text's row, all {len(ours)} orders of its blocks",
-            "floating",
-            "largest distance from the reference",
-            max(row["blocked_error"] for row in ours),
-            "<=",
-            max(row["bound"] for row in ours),
-            bound_source=ROUNDING,
-            backend="sequential",
-            headline=True,
-        ),
-    ]
-    if not applicable:
-        return out  # another row need not overflow, nor have a block that can be missed
-    out.append(
-        case(
-            "B8.1",
-            "the text's row, no maximum taken off",
-            "control",
-            "results that are not a number",
-            int(np.isnan(online_softmax.naive(scores, values)).sum()),
-            ">=",
-            1,
-            backend="blas",
-        )
-    )
-    for name, read_blocks in (("a block read twice", [*blocks, blocks[-1]]), ("a block left out", blocks[:-1])):
-        last = online_softmax.forward(scores, values, read_blocks)[-1]
-        out.append(
-            case(
-                "B8.1",
-                f"the text's row, {name}",
-                "control",
-                "distance from the reference",
-                abs(online_softmax.output(last)[0] - first["reference"]),
-                ">=",
-                100 * first["bound"],
-                bound_source=f"100 × {ROUNDING}",
-                backend="sequential",
-            )
-        )
-    return out
+    def hidden(self, keys: slice) -> Array:
+        """Visible keys where these are masked."""
+        seen = self.every.copy()
+        seen[keys] = False
+        return seen
+
+    def output(self, visible: Array, guard: str = "") -> Array:
+        """Output with no guard, the text's ("factor"), or the reference's, which passes over empty blocks ("blocks")."""
+        if guard == "blocks":
+            return loop.output(loop.forward(self.scores, self.values, self.blocks, visible)[-1])
+        state = loop.empty(1)
+        for begin, end in self.blocks:
+            part = slice(begin, end)
+            state = loop.unguarded(state, self.scores[part], self.values[part], visible[part], guard == "factor")
+        with np.errstate(invalid="ignore"):
+            return np.asarray(state.numerator / state.denominator)
 
 
 def masked_late(scores: Array, values: Array, visible: Array) -> Array:
@@ -264,143 +238,99 @@ def masked_late(scores: Array, values: Array, visible: Array) -> Array:
         return np.asarray((term[:, None] * values).sum(axis=0) / term.sum())
 
 
-def undefined_rows(printed: Mapping[str, Any], hidden_score: float) -> list[dict[str, Any]]:
-    """B8.3 and B8.4: where the unguarded loop gives NaN, and what the guarded one is defined to give."""
-    scores, values = FP64.array(printed["scores"]), FP64.array(printed["values"])[:, None]
-    n = len(scores)
-    blocks = [(begin, end) for begin, end in printed["blocks"]]
-    none, every = np.zeros(n, bool), np.ones(n, bool)
+def nan(x: Array) -> int:
+    """Entries that are not a number."""
+    return int(np.isnan(x).sum())
 
-    def unguarded(visible: Array) -> Any:
-        state = online_softmax.empty(values.shape[1])
-        for begin, end in blocks:
-            part = slice(begin, end)
-            state = online_softmax.unguarded(state, scores[part], values[part], visible[part])
-        with np.errstate(invalid="ignore"):
-            return state.numerator / state.denominator
 
-    def guarded(visible: Array, s: Array = scores) -> online_softmax.State:
-        return online_softmax.forward(s, values, blocks, visible)[-1]
+def broken(rows: Evidence, text: Loop, bound: float) -> None:
+    """B8.1: what must change the text's row in fp64."""
 
-    def nan(x: Any) -> int:
-        return int(np.isnan(x).sum())
+    def apart(blocks: Spans = text.blocks) -> float:
+        return float(abs(loop.output(loop.forward(text.scores, text.values, blocks)[-1]) - text.dense)[0])
 
-    def row(claim: str, where: str, leg: str, quantity: str, count: int, relation: str, wanted: int) -> dict[str, Any]:
-        return case(claim, where, leg, quantity, count, relation, wanted, backend="sequential")
+    here = rows.of(by=routes.SEQUENTIAL, tried="the text's row")
+    for name, blocks in (
+        ("a block read twice", [*text.blocks, text.blocks[-1]]),
+        ("a block left out", text.blocks[:-1]),
+    ):
+        here.control(name, "distance from the dense output", apart, {"blocks": blocks}, at_most(bound),
+                     source="bounds.softmax_row_bounds of both forms", against="dense softmax", key=name.split()[-1])  # fmt: skip
 
-    not_a_number = "results that are not a number"
-    # A hidden key far above the visible ones: every visible e^(s−m) underflows.
-    tall, seen = np.append(scores, scores.max() + hidden_score), np.append(every, False)
-    low = np.append(scores, scores.min())
-    longer = np.append(values, [[1.0]], axis=0)
-    late, first_hidden = masked_late(tall, longer, seen), every.copy()
-    first_hidden[slice(*blocks[0])] = False
-    empty = guarded(none)
-    zero = np.zeros(values.shape[1])
-    back = online_softmax.backward(scores, values, np.ones(values.shape[1]), empty, blocks, none)
-    infinite = np.where(first_hidden, scores, -np.inf)
-    with np.errstate(invalid="ignore"):
-        start = np.exp(np.float64(-np.inf) - np.float64(-np.inf))
-    rows = [
-        row(
-            "B8.3",
-            f"mask after the maximum, hidden score {hidden_score:g} higher",
-            "exact",
-            not_a_number,
-            nan(late),
-            ">=",
-            1,
-        ),
-        row("B8.3", "every key masked, unguarded loop", "exact", not_a_number, nan(unguarded(none)), ">=", 1),
-        row(
-            "B8.3",
-            "every key masked, guarded loop",
-            "exact",
-            "bits other than output 0",
-            differing(online_softmax.output(empty), zero),
-            "bitwise",
-            0,
-        ),
-        row(
-            "B8.3",
-            "every key masked, guarded loop",
-            "exact",
-            "log-sum-exp other than −∞",
-            int(online_softmax.log_sum_exp(empty) != -math.inf),
-            "==",
-            0,
-        ),
-        row(
-            "B8.3",
-            "every key masked, guarded loop, backward",
-            "exact",
-            "gradients other than 0",
-            sum(differing(part, np.zeros_like(part)) for part in back),
-            "bitwise",
-            0,
-        ),
-        row(
-            "B8.3",
-            "scores of −∞ in place of a mask",
-            "exact",
-            "bits other than the masked row's",
-            differing(online_softmax.output(guarded(every, infinite)), online_softmax.output(guarded(first_hidden))),
-            "bitwise",
-            0,
-        ),
-        row(
-            "B8.3",
-            "mask after the maximum, hidden score below the others",
-            "control",
-            not_a_number,
-            nan(masked_late(low, longer, seen)),
-            "==",
-            0,
-        ),
-        row(
-            "B8.3",
-            "every key masked, guarded loop",
-            "control",
-            not_a_number,
-            nan(online_softmax.output(empty)),
-            "==",
-            0,
-        ),
-        row("B8.4", "exp(−∞ − (−∞))", "exact", not_a_number, nan(start), ">=", 1),
-        row("B8.4", "first block masked, unguarded loop", "exact", not_a_number, nan(unguarded(first_hidden)), ">=", 1),
-        row("B8.4", "first block visible, unguarded loop", "exact", not_a_number, nan(unguarded(every)), "==", 0),
-        row(
-            "B8.4",
-            "first block masked, guarded loop",
-            "control",
-            not_a_number,
-            nan(online_softmax.output(guarded(first_hidden))),
-            "==",
-            0,
-        ),
-    ]
-    for claim, quantity in (("B8.3", not_a_number), ("B8.4", not_a_number)):
-        next(row for row in rows if row["claim"] == claim and row["quantity"] == quantity)["headline"] = True
-    return rows
+
+def late(rows: Evidence, text: Loop, hidden_score: float) -> None:
+    """B8.3: one block masked after its maximum, and rows with no visible key."""
+
+    def after_maximum(above: float = hidden_score) -> int:
+        scores, values = np.append(text.scores, text.scores.max() + above), np.append(text.values, [[1.0]], axis=0)
+        return nan(masked_late(scores, values, np.append(text.every, False)))
+
+    here = rows.of(by=routes.SEQUENTIAL, against=routes.TEXT)
+    masked = here.of(tried="masked after the block's maximum", hidden_score_above=hidden_score)
+    masked.equal(NAN, after_maximum(), 1, headline=True)
+    masked.control("the hidden score below the others", NAN, after_maximum, {"above": -1.0}, exactly(1), exactly(0))
+    none = ~text.every
+
+    def unguarded(visible: Array = none) -> int:
+        return nan(text.output(visible))
+
+    row = here.of(tried="every key masked")
+    row.equal(NAN, unguarded(), 1)
+    row.control("one visible key", NAN, unguarded, {"visible": ~text.hidden(slice(0, 1))}, exactly(1), exactly(0))
+    defined = row.of(against="what the reference defines")
+    empty = loop.forward(text.scores, text.values, text.blocks, none)[-1]
+    defined.bitwise("bits other than output 0", text.output(none, "blocks"), np.zeros(1))
+    defined.equal("log-sum-exp other than −∞", loop.log_sum_exp(empty) != -math.inf, 0, leg="floating")
+    back = loop.backward(text.scores, text.values, np.ones(1), empty, text.blocks, none)
+    defined.equal(
+        "gradients other than 0", sum(differing(part, np.zeros_like(part)) for part in back), 0, leg="floating"
+    )
+    seen = text.hidden(slice(*text.blocks[0]))
+    infinite = loop.forward(np.where(seen, text.scores, -np.inf), text.values, text.blocks)[-1]
+    defined.of(tried="scores of −∞ in place of a mask").bitwise(
+        "bits other than the masked row's", loop.output(infinite), text.output(seen, "blocks")
+    )
+
+
+def start(rows: Evidence, text: Loop) -> None:
+    """B8.4, our remark: the text's guard sets the first factor to 0, which is needless or not enough."""
+    seen = text.hidden(slice(*text.blocks[0]))
+    here = rows.of(by=routes.SEQUENTIAL, against="no guard")
+    here.bitwise("bits that the text's guard changes", text.output(text.every, "factor"), text.output(text.every),
+                 tried="first block visible")  # fmt: skip
+
+    def results(visible: Array = text.every, guard: str = "factor") -> int:
+        return nan(text.output(visible, guard))
+
+    hidden = here.of(against=routes.TEXT)
+    hidden.control("the first block masked, the text's guard alone", NAN, results, {"visible": seen}, exactly(0), exactly(1),
+                   key="guard")  # fmt: skip
+    hidden.equal(NAN, results(seen, "blocks"), 0, tried="first block masked, empty blocks passed over")
 
 
 def compute(
+    settings: Mapping[str, Any],
+    experiment: Mapping[str, Sequence[Mapping[str, Any]]],
     printed: Mapping[str, Any],
-    exact: Mapping[str, int],
-    drawn: Mapping[str, Any],
-    dtypes: Sequence[str],
-    reference_digits: int,
+    keys: int,
+    masked_keys: int,
     hidden_score: float,
+    seed: int,
 ) -> list[dict[str, Any]]:
-    """Rows of B8.
+    """Rows of B8, the rounded ones from experiment E2.
 
-    `printed` and `drawn` as in experiment.blocked_softmax; `exact`: keys, masked_keys and seed of the exact leg;
-    `hidden_score`: how far above the visible scores the hidden one of B8.3 stands.
+    `printed`: the text's row, as E2 has it; rows of up to `keys` keys drawn from `seed` are read in fractions, up to
+    `masked_keys` with every mask; `hidden_score`: how far above the visible scores the hidden one of B8.3 stands.
     """
     if math.exp(-hidden_score) > 0:
-        raise TableError(f"verification.online_softmax.hidden_score: e^−{hidden_score:g} does not underflow; 746 does")
-    return (
-        exact_rows(exact["keys"], exact["masked_keys"], exact["seed"])
-        + rounded_rows(printed, drawn, dtypes, reference_digits)
-        + undefined_rows(printed, hidden_score)
-    )
+        raise tables.TableError(
+            f"verification.online_softmax.hidden_score: e^−{hidden_score:g} does not underflow; 746 does"
+        )
+    rows, text = Evidence("B8.1", settings), Loop(printed)
+    exact(rows, keys, masked_keys, seed)
+    bound = read(rows, experiment["blocked_softmax"])
+    states(rows, printed, experiment["blocked_softmax_states"])
+    broken(rows, text, bound)
+    late(rows.of("B8.3"), text, hidden_score)
+    start(rows.of("B8.4"), text)
+    return rows.rows
