@@ -150,7 +150,7 @@ def test_every_small_table_downloads_plain_numbers(opened):
                 if label.endswith((", low", ", high")):
                     assert value == "" or math.isfinite(float(value)), (name, label, value)
     fits = list(csv.DictReader(io.StringIO(texts["summary-fit"])))
-    assert {row["context [small-24gb]"] for row in fits} == {"256", "8192", "no"}
+    assert {row["small-24gb"] for row in fits} == {"256", "8192", "no"}
 
 
 def test_intervals_sort_by_their_ends(opened):

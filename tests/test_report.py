@@ -19,7 +19,17 @@ from transformer_ledger.formulas.training_compute import rule_parameters
 from transformer_ledger.ledger import activations, fit, kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
 from transformer_ledger.model import ModelSpec, from_architecture
-from transformer_ledger.report import figures, numbers, page, pictures, studies, whatif
+from transformer_ledger.report import (
+    claims,
+    figures,
+    formulas,
+    ledgers,
+    numbers,
+    page,
+    pictures,
+    studies,
+    whatif,
+)
 from transformer_ledger.symbolic import symbol
 
 VOID = {"meta", "link", "input", "br", "img", "path", "use", "rect", "mspace"}
@@ -66,7 +76,7 @@ class Page(HTMLParser):
             self.open.append(tag)
         self.ids += [given["id"]] if "id" in given else []
         if tag == "a" and given.get("href", "").startswith("#"):
-            self.links.append(given["href"][1:].split("?")[0])  # a setting of the calculator may follow
+            self.links.append(given["href"][1:].split("?")[0])  # after it, a setting of the calculator
         if tag == "a" and given.get("href", "").startswith("https:"):  # asks for nothing until someone follows it
             assert given["rel"] == "noopener"
             self.papers.append(given.pop("href"))
@@ -119,10 +129,12 @@ def test_extensions_begin_with_what_they_come_to():
         return {"variant": variant, "budget": budget, "share": share, **ends}
 
     rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, share=0.5)]
-    told = studies.extension_verdicts(rows)
-    assert told.endswith("better than the base: rope. Worse: wide. Not told apart from it: gqa.")
-    assert studies.extension_verdicts(rows[:2]).endswith("base: rope. Worse: none. Not told apart from it: none.")
-    assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == ""
+    first, second = studies.extension_verdicts(rows)
+    assert first.endswith(
+        "100 % of the whole compute: better than the base: rope; worse: wide; no clear difference: gqa."
+    )
+    assert second.endswith("50 % of the whole compute: worse: mqa.")
+    assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == []
 
 
 @pytest.mark.parametrize("sizes", [(3e5, 9e5), (4096, 4096), (5e6, 6e6), (1e5, 2e9)])
@@ -184,7 +196,7 @@ def test_page_without_anything_says_so():
 
 
 def test_verdicts_are_counted(html):
-    counted = {name: int(count) for name, count in re.findall(r'<dt>([a-z ]+)</dt><dd class="big">(\d+)</dd>', html)}
+    counted = {name: int(count) for name, count in re.findall(r'<dt>. ([a-z ]+)</dt><dd class="big">(\d+)</dd>', html)}
     assert {name: counted[name] for name in ("confirmed", "conditional", "refuted", "not reproducible")} == {
         "confirmed": 1,
         "conditional": 1,
@@ -199,21 +211,21 @@ def test_a_difference_is_shown_first(tables):
     rows[3]["executed"] += 7
     rows[3]["difference"] = -7
     text = page.compute(**{**tables, "ledger": {**tables["ledger"], "parameters": rows}})
-    first = text[: text.index('id="ledgers"')]
-    assert f"<strong>1 of {len(rows)}</strong> ledger rows differ" in first
+    first = text[: text.index('id="what-if"')]
+    assert f"<strong>1 of {len(rows)}</strong> counts differ" in first
     assert "ledger parameters: 1 of" in first
 
 
 def test_long_tables_are_cut_and_say_so(tables):
     text = page.compute(**{**tables, "report": {"rows_per_table": 5, "cases_per_claim": 10}})
-    assert "The first 5 rows; all 34 are in <code>results/ledger/parameters.parquet</code>" in text
-    data = page.cases_data(tables["verification"], 10)
+    assert "The first 5 rows. All 34 are in <code>results/ledger/parameters.parquet</code>" in text
+    data = claims.cases_data(tables["verification"], 10)
     assert (data["B4.4"]["rows"], data["B4.4"]["total"]) == (10, 34)
 
 
 def test_cut_cases_keep_controls_failures_and_headlines(tables):
     rows = tables["verification"]["made_up"] * 30
-    kept = page.cases_data({"made_up": rows}, 75)["A1.1"]
+    kept = claims.cases_data({"made_up": rows}, 75)["A1.1"]
     legs = next(column for column in kept["columns"] if column["name"] == "leg")
     assert [legs["texts"][code] for code in legs["codes"]].count("control") == 30
     assert kept["rows"] == 75
@@ -221,7 +233,7 @@ def test_cut_cases_keep_controls_failures_and_headlines(tables):
 
 def test_llama_3_8b_misses_the_rule_by_13_per_cent(html):
     row = re.search(
-        r'<tr><th scope="row">Llama 3 8B</th>.*?</tr>', html[html.index('id="summary-parameters"') :], re.S
+        r'<tr><th scope="row"[^>]*>Llama 3 8B</th>.*?</tr>', html[html.index('id="summary-parameters"') :], re.S
     )[0]
     assert all(figure in row for figure in ("8,030,261,248", "6,967,787,520", "+13.2 %"))
 
@@ -235,23 +247,27 @@ def section(html: str, name: str, tag: str = "table") -> str:
 # ------------------------------------------------------------------------------------------------ studies, the clock
 
 
-def test_a_difference_within_the_seeds_spread_is_called_so(html):
-    rows = dict(
-        re.findall(r'<tr><th scope="row">(\w+)</th>.*?<td>([^<]*)</td></tr>', section(html, "summary-extension"))
-    )
-    assert rows == {
-        "base": "—",
-        "rope": "within the spread",
-        "gqa": "worse",
-        "modern": "better",
-    }
-    sources = re.findall(r"<td>([^<]*)</td></tr>", section(html, "summary-extension-sources"))
-    assert sources == ["within the spread"] * 2 + ["worse"] * 2 + ["better"] * 2  # rope, gqa, modern on both sources
+def test_a_difference_whose_interval_contains_0_is_called_no_clear_difference(html):
+    def outcomes(name):
+        table = section(html, name)
+        column = re.findall(r'<th scope="col"[^>]*data-label="([^"]*)"', table).index("against the base")
+        rows = re.findall(r"<tr><th scope.*?</tr>", table)
+        return [(cells := re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row))[0] + ": " + cells[column] for row in rows]
+
+    none = '<span class="none">—</span>'
+    assert outcomes("summary-extension") == [
+        f"base: {none}",
+        "rope: no clear difference",
+        "gqa: worse",
+        "modern: better",
+    ]
+    sources = outcomes("summary-extension-sources")
+    assert sources == ["rope: no clear difference"] * 2 + ["gqa: worse"] * 2 + ["modern: better"] * 2
 
 
 def test_what_the_text_calls_otherwise_stands_out(html):
     table = section(html, "summary-classification")
-    assert table.count('class="off">schedule') == 1
+    assert len(re.findall(r'class="off"[^>]*>schedule', table)) == 1
     assert [table.count(f'class="decided {kind}"') for kind in ("schedule", "function")] == [1, 2]
 
 
@@ -261,15 +277,15 @@ def test_equal_tensors_of_several_layers_are_one_line(html):
 
 def test_doubling_the_length_is_measured_on_the_longest(html):
     assert "From 512 to 1,024 tokens" in html
-    assert "4 times the operations and takes 4 times as long (from the quartiles 3.27 to 4.89)" in html
+    assert "needs 4 times the operations, 4 times the time (from the quartiles, 3.27 to 4.89)" in html
     table = section(html, "summary-clock-attention")
     assert "T 1024" in table
     assert "T 512, fp32</th>" not in table
-    assert "<td>compute</td>" in section(html, "summary-clock-matmul_scaling".replace("_", "-"))
+    assert ">compute</td>" in section(html, "summary-clock-matmul_scaling".replace("_", "-"))
 
 
 def test_studies_say_what_blocked_attention_is_not(html):
-    assert "deletes no query–key pair, and it does not make attention linear" in html
+    assert "It skips no query–key pair and is not linear in the length" in html
 
 
 # ------------------------------------------------------------------------------------------------ summaries, examples
@@ -278,7 +294,7 @@ def test_studies_say_what_blocked_attention_is_not(html):
 def test_bytes_for_one_parameter_are_those_of_every_model(tables):
     described = {name: model["spec"] for name, model in tables["models"].items()}
     rows = training_state.compute(described, recipes())
-    summary = page.state_summary(rows)
+    summary = ledgers.state_summary(rows)
     least, most = summary["recipes"]["adafactor-fp32"]["second_moment"][1]
     own = [
         row["bytes_per_parameter"]
@@ -299,7 +315,7 @@ def test_bytes_for_one_parameter_are_those_of_every_model(tables):
 def test_training_state_is_that_of_one_device(tables, html):
     """What a stage leaves whole lies on every device: all of them together hold more than one copy."""
     spec = tables["models"]["llama-3-8b"]["spec"]
-    summary = page.state_summary(training_state.compute({"llama-3-8b": spec}, recipes()))
+    summary = ledgers.state_summary(training_state.compute({"llama-3-8b": spec}, recipes()))
     N, counters = 8_030_261_248, 4 * 291
     held = summary["models"]["llama-3-8b"]
     assert held["adamw-fp32"] == 16 * N + counters
@@ -316,23 +332,19 @@ def test_cache_of_a_token_is_at_the_smallest_context(tables, html):
     """After the window nothing is added, so another workload would say 0."""
     loads = {"a": {"batch": 1, "context": 8192}, "b": {"batch": 2, "context": 64}}
     described = {"experts": tables["models"]["experts"]["spec"]}
-    summary = page.cache_summary(kv_cache.compute(described, loads, ["bf16"]))
+    summary = ledgers.cache_summary(kv_cache.compute(described, loads, ["bf16"]))
     assert summary["context"] == 64
-    assert summary["models"]["experts"]["bytes_per_token"] == 2 * 32 * 8 * 128 * 2
-    assert summary["models"]["experts"]["ratio"] == 0.25
-    assert "the last of 128" in section(html, "summary-kv-cache")
+    (row,) = summary["models"]
+    assert (row["bytes_per_token"], row["ratio"]) == (2 * 32 * 8 * 128 * 2, 0.25)
+    assert "at 128 tokens" in section(html, "summary-kv-cache")
 
 
 def examples(tables, model: str) -> dict[str, object]:
     """The number beside each formula that has one, for a model."""
-    name, values = page.example_numbers(tables["models"], tables["training_runs"], model)
-    shown = page.formulas_shown(page.example_arguments(page.specs(tables["models"])[name], values))
-    return {
-        f"{module['module']}.{entry['name']}": entry["value"]
-        for module in shown
-        for entry in module["entries"]
-        if entry["value"] is not None
-    }
+    specs = whatif.specs(tables["models"])
+    name, values = formulas.example_numbers(specs, tables["training_runs"], model)
+    shown = formulas.shown(formulas.example_arguments(specs[name], values))
+    return {f"{module['module']}.{entry['name']}": entry["value"] for module in shown for entry in module["entries"]}
 
 
 def test_exact_training_flops_are_the_ledgers(tables):
@@ -383,17 +395,16 @@ def test_formulas_of_what_a_model_lacks_have_no_example(tables):
 @pytest.mark.parametrize("name", shipped())
 def test_every_model_can_be_the_example(name):
     spec = shipped()[name]
-    models = {name: {"spec": spec.to_json()}}
-    _, values = page.example_numbers(models, {}, name)
-    shown = page.formulas_shown(page.example_arguments(spec, values))
-    assert {entry["name"] for module in shown for entry in module["entries"] if entry["value"] is not None} > {"head"}
+    _, values = formulas.example_numbers({name: spec}, {}, name)
+    shown = formulas.shown(formulas.example_arguments(spec, values))
+    assert {entry["name"] for module in shown for entry in module["entries"]} > {"head"}
 
 
 # ------------------------------------------------------------------------------------------------ fit, activations
 
 
 def test_fit_shows_the_first_types_on_every_device(tables):
-    fit = page.fit_summary(tables["ledger"]["fit"])
+    fit = ledgers.fit_summary(tables["ledger"]["fit"])
     assert list(fit["devices"]) == ["small-24gb", "large-192gb"]
     assert fit["types"] == ("bf16", "bf16")
     own = fit["models"]["llama-3-8b"]
@@ -409,9 +420,10 @@ def test_models_that_do_not_fit_say_no(html):
 
 
 def test_activations_are_those_of_the_longest_workload(tables):
-    rows = {row["model"]: row for row in page.activations_summary(tables["ledger"]["activations"])}
+    rows = {row["model"]: row for row in ledgers.activations_summary(tables["ledger"]["activations"])}
     assert (rows["llama-3-8b"]["context"], rows["teaching"]["context"]) == (4096, 128)
-    eager, kept, fused, fused_kept = rows["llama-3-8b"]["totals"]
+    own = rows["llama-3-8b"]
+    eager, kept, fused, fused_kept = (own[f"{m}{c}"] for m in ("eager", "fused") for c in ("", ", checkpointed"))
     assert eager > fused > kept == fused_kept
     assert rows["llama-3-8b"]["logits"] == 4 * 4096 * 128256 + 8 * 4096 + 4
 
@@ -578,7 +590,7 @@ def test_prose_sets_subscripts_and_escapes():
 
 
 def test_pictures_take_their_colours_from_the_page_and_name_themselves(tables):
-    specs = page.specs(tables["models"])
+    specs = whatif.specs(tables["models"])
     drawn = figures.cache_against_context(specs, {name: name for name in specs})
     assert drawn == figures.cache_against_context(specs, {name: name for name in specs})
     assert all(text in drawn for text in ('role="img"', "<title", "<desc"))
@@ -610,5 +622,5 @@ def test_labels_at_line_ends_keep_their_distance():
 
 
 def test_claims_without_enough_points_have_no_picture():
-    assert figures.pictures_of_rows({"x": report_tables.cases()[:5]}) == {}
-    assert set(figures.pictures_of_rows({"x": report_tables.cases()})) == {"B4.4"}
+    assert figures.of_claims({"x": report_tables.cases()[:5]}) == {}
+    assert set(figures.of_claims({"x": report_tables.cases()})) == {"B4.4"}

@@ -137,7 +137,7 @@ JOBS = {
         _SHOWN,
         ("report.html",),
         "report.page",
-        ("report/**/*.j2", "report/**/*.css", "report/**/*.js"),
+        ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml"),
     ),
     "provenance": Job(_keys(), ("execution", *_SHOWN), ("provenance.json",)),
     "summary": Job(_keys(), _SHOWN, ("summary.txt",)),

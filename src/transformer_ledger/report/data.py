@@ -8,27 +8,22 @@ from typing import Any
 
 from transformer_ledger.tables import TABLES, Column
 
+# Columns of a verification table that the page shows of a case, in this order.
 CASES = (
-    Column("leg", "string", "exact, floating or control"),
-    Column("case", "string", "what was tried"),
-    Column("quantity", "string", "what was measured"),
-    Column("measured", "number", "measured value", "see unit"),
-    Column("relation", "string", "how measured is held against expected"),
-    Column("expected", "number", "value or bound", "see unit"),
-    Column("lower", "number", "least value of an interval", "see unit"),
-    Column("upper", "number", "largest value of an interval", "see unit"),
-    Column("unit", "string", "unit of measured and expected"),
-    Column("holds", "bool", "the relation holds; for a control: the break was seen"),
-    Column("bound_source", "string", "where the expected value or bound comes from"),
-    Column("scope", "string", "stated, conditioned, corrected or printed"),
-    Column("backend", "string", "arithmetic that computed it"),
+    *("leg", "case", "change", "quantity", "measured", "unchanged", "relation", "expected", "lower", "upper", "unit"),
+    *("holds", "scope", "route", "other_route", "bound_source"),
 )
 KINDS = {"string": "text", "bool": "bool", "int64": "number", "float64": "number", "decimal128(38,0)": "number"}
 
 
 def columns_of(name: str, rows: Sequence[Mapping[str, Any]] = ()) -> tuple[Column, ...]:
     """Columns of a table of results/ that hold anything in `rows`, as its schema orders and explains them."""
-    schema = CASES if name == "cases" else TABLES.get(name) or TABLES.get(name.split("/")[0], ())
+    known = {column.name: column for column in TABLES["verification"]}
+    schema = (
+        [known[column] for column in CASES]
+        if name == "cases"
+        else TABLES.get(name) or TABLES.get(name.split("/")[0], ())
+    )
     return tuple(column for column in schema if any(row.get(column.name) not in (None, "") for row in rows))
 
 

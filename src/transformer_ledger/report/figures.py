@@ -14,10 +14,9 @@ from transformer_ledger.ledger import kv_cache, matmul
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import pictures
 from transformer_ledger.report.numbers import plain, short, size
-from transformer_ledger.tables import by
+from transformer_ledger.report.parts import PARTS
 
 Rows = Sequence[Mapping[str, Any]]
-PARTS = ("embeddings", "attention", "feed-forward", "norms, routers", "head")
 CACHE_DTYPE = "bf16"
 
 
@@ -32,7 +31,7 @@ def powers(low: int, high: int) -> list[int]:
     return out if out and out[-1] == high else [*out, high]
 
 
-def _ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
+def ticks(values: Sequence[float], most: int = 7) -> list[tuple[float, str]]:
     """Powers of two (or of ten) in the range of `values` as axis ticks, not more than `most`."""
     low, high = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
     step = max(1, math.ceil((high - low + 1) / most))
@@ -71,7 +70,7 @@ def cache_against_context(specs: Mapping[str, ModelSpec], labels: Mapping[str, s
         y_label="cache of one sequence, bf16",
         x_scale="log",
         y_scale="log",
-        x_ticks=_ticks([x for x, _ in points]),
+        x_ticks=ticks([x for x, _ in points]),
         y_ticks=byte_ticks([y for _, y in points]),
     )
 
@@ -100,17 +99,15 @@ def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], l
         x_label="tokens in the sequence",
         y_label="QKᵀ and weighted values, % of forward FLOPs",
         x_scale="log",
-        x_ticks=_ticks(lengths),
+        x_ticks=ticks(lengths),
         bottom=0,
         top=100,
     )
 
 
-def parameters_by_part(summary: Rows, labels: Mapping[str, str]) -> Markup | None:
+def parameters_by_part(summary: Rows) -> Markup | None:
     """Each model's parameters cut into the parts of the model."""
-    shares = {
-        labels.get(row["model"], row["model"]): {part: row["parts"].get(part, 0) for part in PARTS} for row in summary
-    }
+    shares = {row["model"]: {part: row["parts"].get(part, 0) for part in PARTS} for row in summary}
     if not shares:
         return None
     text = "; ".join(
@@ -150,7 +147,7 @@ def rotation_error(rows: Rows) -> Markup | None:
         y_label="largest error of cos and sin",
         x_scale="log",
         y_scale="log",
-        x_ticks=_ticks(xs),
+        x_ticks=ticks(xs),
     )
 
 
@@ -177,7 +174,7 @@ def saturation(rows: Rows) -> Markup | None:
         x_label="width of a head, dₖ",
         y_label="mean largest probability of a row",
         x_scale="log",
-        x_ticks=_ticks([x for points in series.values() for x, _ in points]),
+        x_ticks=ticks([x for points in series.values() for x, _ in points]),
         marks=True,
         bottom=0,
         top=1,
@@ -202,12 +199,13 @@ def head_contributions(rows: Rows, most: int = 8) -> Markup | None:
         for kind, pairs in groups.items()
     )
     title = f"What each of {count} heads contributes to one output"
-    return pictures.bars("picture-heads", title, text + ".", {titles[kind]: pairs for kind, pairs in groups.items()})
+    charts = {titles[kind]: pairs for kind, pairs in groups.items()}
+    return pictures.bars("picture-heads", title, text + ".", charts, x_label="head")
 
 
-def rule_error(summary: Rows, labels: Mapping[str, str]) -> Markup | None:
+def rule_error(summary: Rows) -> Markup | None:
     """What the rule 12Ld² + Vd misses of each model's exact count."""
-    rows = [(labels.get(row["model"], row["model"]), 100 * row["error"]) for row in summary if row["error"] is not None]
+    rows = [(row["model"], 100 * row["error"]) for row in summary if row["error"] is not None]
     if not rows:
         return None
     text = "; ".join(f"{label} {value:+.3g} %" for label, value in rows)
@@ -220,147 +218,8 @@ def rule_error(summary: Rows, labels: Mapping[str, str]) -> Markup | None:
     )
 
 
-def pictures_of_rows(verification: Mapping[str, Rows]) -> dict[str, tuple[Markup, str]]:
-    """Picture and caption of a claim, by its id."""
+def of_claims(verification: Mapping[str, Rows]) -> dict[str, Markup]:
+    """The picture of a claim, by the claim's id."""
     rows = [row for table in verification.values() for row in table]
-    found = {
-        "A2.3": (
-            head_contributions(rows),
-            "One token’s output, head by head: how long each share is, and how far it points the output’s way.",
-        ),
-        "A4.3": (
-            saturation(rows),
-            "Rows of attention probabilities before any training. At 1 a row looks at one key alone.",
-        ),
-        "B4.4": (
-            rotation_error(rows),
-            "Error of the rotation, by precision and base; at 2 a cosine has come out with the wrong sign.",
-        ),
-    }
-    return {claim: (picture, caption) for claim, (picture, caption) in found.items() if picture}
-
-
-def pictures_of_models(
-    specs: Mapping[str, ModelSpec], labels: Mapping[str, str], parameters: Rows
-) -> dict[str, Markup]:
-    """Pictures of the ledgers' section."""
-    found = {
-        "parameters": parameters_by_part(parameters, labels),
-        "rule": rule_error(parameters, labels),
-        "cache": cache_against_context(specs, labels),
-        "share": attention_share(specs, labels),
-    }
-    return {name: picture for name, picture in found.items() if picture}
-
-
-def experiments(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the page shows of E1 and E2: the printed case, a summary by precision, and pictures."""
-
-    def inputs(name: str) -> Mapping[str, Any]:
-        return (provenance.get(f"results/experiment/{name}.parquet", {}).get("settings") or {}).get("printed") or {}
-
-    rope, softmax = experiment.get("rope_dot_product", []), experiment.get("blocked_softmax", [])
-    states = experiment.get("blocked_softmax_states", [])
-    return {
-        "rope": _experiment(rope, inputs("rope_dot_product")) | {"picture": _rotations(inputs("rope_dot_product"))},
-        "softmax": _experiment(softmax, inputs("blocked_softmax"))
-        | {"states": states, "picture": _states(states, softmax)},
-        "margins": {
-            "rope": _margins("picture-rope-margin", rope, "pairing"),
-            "softmax": _margins("picture-softmax-margin", softmax, "pass"),
-        },
-    }
-
-
-def _experiment(rows: Rows, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    printed = [row for row in rows if str(row["case"]).startswith("printed")]
-    return {
-        "inputs": inputs,
-        "printed": printed,
-        "cases": sum(row["decisive"] for row in rows),
-        "outside": sum(not row["holds"] for row in rows),
-        "dtypes": [
-            {
-                "dtype": dtype,
-                "cases": sum(row["decisive"] for row in own),
-                "undecided": sum(not row["decisive"] for row in own),
-                "difference": max((row["difference"] for row in own if row["decisive"]), default=None),
-                "ratio": max((_ratio(row) for row in own if row["decisive"]), default=None),
-                "outside": sum(not row["holds"] for row in own),
-            }
-            for dtype, own in by(rows, "dtype").items()
-        ],
-    }
-
-
-def _ratio(row: Mapping[str, Any]) -> float:
-    if row.get("ratio") is not None:
-        return float(row["ratio"])
-    bound, difference = row["bound"], row["difference"]
-    return difference / bound if bound and difference is not None and math.isfinite(bound) else 0.0
-
-
-def _margins(name: str, rows: Rows, group: str) -> Markup | None:
-    points = [(str(row["dtype"]), _ratio(row), str(row[group])) for row in rows]
-    if not points:
-        return None
-    groups = list(dict.fromkeys(member for _, _, member in points))
-    largest = max(ratio for _, ratio, _ in points)
-    return pictures.dots(
-        name,
-        "Measured error over its bound",
-        f"Each of {len(points):,} cases as a dot: its error divided by the bound computed beforehand, by precision. "
-        f"The largest is {short(largest, 3)}; a case outside its bound would lie right of 1.",
-        points,
-        x_label=f"error / bound ({short(pictures.FLOOR, 1)} and less at the left edge)",
-        limit=1,
-        groups=groups,
-    )
-
-
-def _rotations(inputs: Mapping[str, Any]) -> Markup | None:
-    needed = ("q", "k", "frequency", "m", "n", "shift", "equal_angle")
-    if not all(key in inputs for key in needed):
-        return None
-    q, k, omega, m, n, shift, angle = (inputs[key] for key in needed)
-    views = [
-        (f"positions {m} and {n}", m * omega, n * omega),
-        (f"both shifted by {shift}", (m + shift) * omega, (n + shift) * omega),
-        (f"both at angle {angle}", angle, angle),
-    ]
-    return pictures.rotations(
-        "picture-rope",
-        "q and k turned in the plane",
-        f"The vectors q = {tuple(q)} and k = {tuple(k)}: turned to positions {m} and {n}; both moved by {shift}, where "
-        "the angle between them is the same; and both turned by one angle, where it is as without rotation.",
-        q,
-        k,
-        views,
-    )
-
-
-def _states(states: Rows, rows: Rows) -> Markup | None:
-    if not states:
-        return None
-    ordered = sorted(states, key=lambda row: row["block"])
-    outputs = [row["numerator"] / row["denominator"] if row["denominator"] else math.nan for row in ordered]
-    printed = [row for row in rows if row["case"] == "printed" and row["pass"] == "forward"]
-    goal = printed[0]["reference"] if printed else None
-    columns = [
-        ("running maximum m", [row["maximum"] for row in ordered], None),
-        ("denominator a", [row["denominator"] for row in ordered], None),
-        ("numerator o", [row["numerator"] for row in ordered], None),
-        ("output so far, o / a", outputs, goal),
-    ]
-    return pictures.panels(
-        "picture-softmax",
-        "State after each block",
-        "; ".join(
-            f"after [{row['begin']}, {row['end']}): m {short(row['maximum'])}, a {short(row['denominator'], 6)}, "
-            f"o {short(row['numerator'], 6)}"
-            for row in ordered
-        )
-        + ".",
-        columns,
-        [f"[{row['begin']}, {row['end']})" for row in ordered],
-    )
+    found = {"A2.3": head_contributions(rows), "A4.3": saturation(rows), "B4.4": rotation_error(rows)}
+    return {claim: picture for claim, picture in found.items() if picture}

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MINUS = str.maketrans("-", "−")
+DAY = 86400  # seconds
 EXACT_BELOW = 10**10  # an integer of at most ten digits is shown as it is
 
 
@@ -45,18 +46,20 @@ def short(value: Any, digits: int = 5) -> str:
 
 
 def exact(value: Any) -> str:
-    """The value itself: every digit of an integer, the shortest text that gives a float back."""
+    """The value itself: every digit of an integer, as many of a float as give it back."""
     if value is None:
         return "—"
     if isinstance(value, int) and not isinstance(value, bool):
         return grouped(value)
-    return repr(value) if isinstance(value, float) else str(value)
+    mantissa, power, exponent = str(value).partition("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".translate(_MINUS) if power else str(value)
 
 
-def _two(brief: str, full: str) -> Markup:
+def two(brief: str, full: str, css: str = "n") -> Markup:
+    """What is read, and the exact form that `Exact figures` shows in its place."""
     return Markup(
-        '<span class="n" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
-    ).format(brief, full)
+        '<span class="{2}" title="{1}"><span class="brief">{0}</span><span class="full">{1}</span></span>'
+    ).format(brief, full, css)
 
 
 def number(value: Any, digits: int = 5) -> Markup:
@@ -66,7 +69,15 @@ def number(value: Any, digits: int = 5) -> Markup:
     brief, full = short(value, digits), exact(value)
     if brief == full:
         return Markup('<span class="n">{}</span>').format(brief)
-    return _two(brief, full)
+    return two(brief, full)
+
+
+def large(value: Any) -> Markup:
+    """A large count in few characters, 8.030 G; the exact one beside it."""
+    if not isinstance(value, int) or abs(value) < 10**7:
+        return number(value)
+    power, unit = next(pair for pair in ((12, "T"), (9, "G"), (6, "M")) if abs(value) >= 10 ** pair[0])
+    return two(f"{short(value / 10**power, 4)} {unit}", grouped(value))
 
 
 def size(value: int | None, decimal: bool = False) -> Markup:
@@ -76,17 +87,19 @@ def size(value: int | None, decimal: bool = False) -> Markup:
     base, digits, units = (1000, 5, ("TB", "GB", "MB", "kB")) if decimal else (1024, 4, ("TiB", "GiB", "MiB", "KiB"))
     for power, unit in zip((4, 3, 2, 1), units, strict=True):
         if abs(value) >= base**power:
-            return _two(f"{short(value / base**power, digits)} {unit}", f"{grouped(value)} bytes")
-    return Markup('<span class="n">{} bytes</span>').format(grouped(value))
+            return two(f"{short(value / base**power, digits)} {unit}", f"{grouped(value)} bytes", "n size")
+    return Markup('<span class="n size">{} bytes</span>').format(grouped(value))
 
 
 def duration(value: float | None, digits: int = 3) -> Markup:
-    """Seconds as s, ms, µs or ns, the seconds themselves as the exact value."""
+    """Seconds as days, s, ms, µs or ns, the seconds themselves as the exact value."""
     if value is None:
         return number(None)
+    if abs(value) >= DAY:
+        return two(f"{short(value / DAY, digits)} days", f"{exact(value)} s")
     units = ((0, "s"), (-3, "ms"), (-6, "µs"))
     power, unit = next((pair for pair in units if abs(value) >= 10.0 ** pair[0]), (-9, "ns"))
-    return _two(f"{short(value / 10.0**power, digits)} {unit}", f"{exact(value)} s")
+    return two(f"{short(value / 10.0**power, digits)} {unit}", f"{exact(value)} s")
 
 
 def plain(value: Markup) -> str:
@@ -120,25 +133,13 @@ def linked(text: str) -> Markup:
     return Markup(_PAPER.sub(r'<a href="https://arxiv.org/abs/\1" rel="noopener">\g<0></a>', str(escape(text))))
 
 
+def equation(text: str) -> Markup:
+    """An equation in plain text; a line break where the text has one."""
+    return Markup("<br>").join(prose(line) for line in text.splitlines())
+
+
 def prose(text: str | None) -> Markup:
     """As `linked`, and d_h and its kin, as in xW_g, stand with a subscript, and 6.3e+24 as a power of ten."""
     curled = re.sub(r"(?<=[A-Za-z])'(?=[a-z])", "’", text or "")
     powers = _POWER.sub(lambda found: f"{found[1]}\u00a0×\u00a010{str(int(found[2])).translate(_SUPERSCRIPT)}", curled)
     return Markup(_INDEXED.sub(r"\1<i>\2</i><sub>\3</sub>", str(linked(_NEGATIVE.sub("−", powers)))))
-
-
-__all__ = [
-    "anchor",
-    "duration",
-    "escape",
-    "exact",
-    "grouped",
-    "linked",
-    "number",
-    "percent",
-    "plain",
-    "prose",
-    "scientific",
-    "short",
-    "size",
-]

@@ -1,4 +1,4 @@
-"""What the page shows of the studies and of the clock: the rows of its summaries, and their pictures."""
+"""The studies and the timings on the page: their summaries, tables and pictures."""
 
 from __future__ import annotations
 
@@ -11,34 +11,93 @@ from typing import Any
 
 from markupsafe import Markup
 
-from transformer_ledger.report import pictures
+from transformer_ledger.report import layout, pictures
 from transformer_ledger.report.figures import byte_ticks
-from transformer_ledger.report.numbers import duration, plain, short, size
+from transformer_ledger.report.layout import COUNT, SIZE, TEXT, TIME, YES, Block, Cell, Section
+from transformer_ledger.report.numbers import anchor, duration, number, plain, short, size
 from transformer_ledger.study.source import KINDS
 from transformer_ledger.tables import by
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
 METHODS = ("naive", "blocked", "fused")
-BUDGETS = {
-    "scratch": "from scratch, with as many parameters and training FLOPs as the base",
-    "conversion": "the base’s weights, converted",
-    "up-training": "the base’s weights, converted and trained on",
-}
-CLOCKS = {
-    "attention": "Naive, blocked and fused attention",
-    "matmul_scaling": "Twice the length, twice the batch",
-    "norms": "LayerNorm and RMSNorm",
-}
-SOURCES = {"markov": "second-order source", "recall": "associative recall", "both": "both sources"}
+KINDS_OF_CHANGE = ("expression", "sharing", "activation", "storage", "schedule")
+WORSE, BETTER, LEVEL = "worse", "better", "no clear difference"
+
+
+def sections(study: Tables, timing: Tables) -> list[Section | None]:
+    """One section a study; attention's timing stands in its study."""
+    return [
+        _classification(study.get("classification", [])),
+        _loss(study.get("loss", [])),
+        _extension(study),
+        _attention(study.get("attention", []), timing.get("attention", [])),
+    ]
+
+
+def clocks(timing: Tables) -> list[Section | None]:
+    """One section for each set of timings that is no part of a study."""
+    return [_clock(name, rows) for name, rows in timing.items() if name != "attention" and rows]
+
+
+def budget(row: Mapping[str, Any]) -> str:
+    """A budget of the extensions in words, with its share of the whole compute."""
+    return layout.told(f"budgets/{row['budget']}", share=short(100 * (row["share"] or 0), 3))
+
+
+def source(name: str) -> str:
+    """A source of training data in words."""
+    return layout.told(f"sources/{name}") if name in layout.words()["sources"] else name
+
+
+SIGNED = layout.number(3)
+ENDS = layout.interval(lambda value: number(value, 2))
+
+
+# ---------------------------------------------------------------------------------------------- function or schedule
+
+
+def _classification(rows: Rows) -> Section | None:
+    if not rows:
+        return None
+    shown = [
+        {
+            **row,
+            "change": Cell(Markup('{} <span class="of">control</span>').format(row["change"]), row["change"])
+            if row["control"]
+            else row["change"],
+            "decided": Cell(row["decided"], row["decided"], css=f"decided {row['decided']}"),
+            "stated": Cell(row["stated"], row["stated"], css="off")
+            if row["stated"] and row["stated"] != row["decided"]
+            else row["stated"],
+            "what": ", ".join(kind for kind in KINDS_OF_CHANGE if row[kind]),
+            "interval": (row["loss_change_low"], row["loss_change_high"]),
+        }
+        for row in rows
+    ]
+    columns = {
+        "change": TEXT,
+        "decided": TEXT,
+        "stated": TEXT,
+        "change_to_bound": SIGNED,
+        "what": layout.LONG,
+        "loss_change": SIGNED,
+        "interval": layout.interval(lambda value: number(value, 3)),
+        "loads_as_is": YES,
+        "retraining_needed": YES,
+    }
+    stated = [row for row in rows if row["stated"]]
+    agreeing = sum(row["stated"] == row["decided"] for row in stated)
+    return layout.section(
+        "function-or-schedule",
+        layout.text("function-or-schedule"),
+        layout.text("sections/function-or-schedule/found", agreeing=agreeing, stated=len(stated)) if stated else None,
+        layout.table("summary-classification", shown, columns),
+        layout.full("study/classification"),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the checkpoint
-
-
-def source_title(name: str) -> str:
-    """A source of training data in words."""
-    return SOURCES.get(name, name)
 
 
 def loss_summary(rows: Rows) -> list[Mapping[str, Any]]:
@@ -50,7 +109,7 @@ def loss_curve(rows: Rows) -> Markup | None:
     """Held-out loss of each source and training loss against steps, with the floors that no model gets under."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        label = "training" if row["split"] == "training" else source_title(row["source"])
+        label = "training" if row["split"] == "training" else source(row["source"])
         series.setdefault(label, []).append((row["step"], row["loss"]))
     if not series:
         return None
@@ -61,41 +120,78 @@ def loss_curve(rows: Rows) -> Markup | None:
         "picture-loss",
         "Loss of the checkpoint against its floor",
         "Loss in nats a token against optimiser steps, on a logarithmic scale; held-out at the end: "
-        + "; ".join(
-            f"{SOURCES.get(row['source'], row['source'])} {short(row['loss'], 4)}, floor {short(row['floor'], 4)}"
-            for row in last
-        )
+        + "; ".join(f"{source(row['source'])} {short(row['loss'], 4)}, floor {short(row['floor'], 4)}" for row in last)
         + ".",
         series,
         x_label="optimiser steps",
         y_label="loss, nat a token",
         y_scale="log",
         y_ticks=[(value, short(value)) for value in at],
-        guides=[(row["floor"], f"floor of {SOURCES.get(row['source'], row['source'])}") for row in last],
+        guides=[(row["floor"], f"floor of {source(row['source'])}") for row in last],
+    )
+
+
+def _loss(rows: Rows) -> Section | None:
+    last = [{**row, "source": source(row["source"])} for row in loss_summary(rows)]
+    if not last:
+        return None
+    losses = dict.fromkeys(("loss", "floor", "source_loss"), layout.number(4))
+    return layout.section(
+        "checkpoint",
+        layout.text("checkpoint"),
+        layout.figure(loss_curve(rows), "loss"),
+        layout.table(
+            "summary-loss",
+            last,
+            {"source": TEXT, "excess": layout.number(4), **losses, "steps": COUNT, "tokens": COUNT},
+        ),
+        layout.full("study/loss"),
     )
 
 
 # ---------------------------------------------------------------------------------------------- extensions
 
 
-def _outcome(row: Mapping[str, Any], source: str = "") -> str:
-    """What the change comes to, of both sources or of one, given its interval over the seeds."""
-    change, low, high = (row[f"{source}excess_change{end}"] for end in ("", "_low", "_high"))
-    if row["variant"] == "base":
-        return "—"
-    if low <= 0 <= high:
-        return "within the spread"
-    return "worse" if change > 0 else "better"
+def outcome(row: Mapping[str, Any], kind: str = "") -> str:
+    """What a change comes to, on both sources or on one, given its interval over the seeds."""
+    change, low, high = (row[f"{kind}excess_change{end}"] for end in ("", "_low", "_high"))
+    if row["variant"] == "base" or None in (low, high):
+        return ""
+    return LEVEL if low <= 0 <= high else WORSE if change > 0 else BETTER
 
 
 def extension_summary(rows: Rows) -> list[dict[str, Any]]:
     """The variants by budget, each with what its difference from the base comes to."""
-    return [{**row, "outcome": _outcome(row), "budget_text": _budget(row)} for row in rows]
+    return [
+        {
+            **row,
+            "budget": budget(row),
+            "outcome": outcome(row),
+            "change": row["excess_change"] if row["variant"] != "base" else None,
+            "interval": (row["excess_change_low"], row["excess_change_high"])
+            if row["variant"] != "base"
+            else (None, None),
+        }
+        for row in rows
+    ]
 
 
-def _budget(row: Mapping[str, Any]) -> str:
-    part = f", {short(100 * row['share'], 3)} % of the compute" if row["budget"] == "scratch" else ""
-    return BUDGETS[row["budget"]] + part
+def extension_verdicts(rows: Rows) -> list[str]:
+    """For each budget one sentence: which variants are better than its base, worse, not told apart from it."""
+    out = []
+    for name, own in by(extension_summary(rows), "budget").items():
+        found: dict[str, list[str]] = {BETTER: [], WORSE: [], LEVEL: []}
+        for row in own:
+            if row["outcome"]:
+                found[row["outcome"]].append(row["variant"])
+        told = [
+            layout.told(f"outcomes/{key.replace(' ', '-')}", variants=layout.listed(variants))
+            for key, variants in found.items()
+            if variants
+        ]
+        if told:
+            out.append(layout.told("outcomes/budget", budget=str(name).capitalize(), told="; ".join(told)))
+    return out
 
 
 def extension_curve(rows: Rows) -> Markup | None:
@@ -106,14 +202,14 @@ def extension_curve(rows: Rows) -> Markup | None:
             series.setdefault(row["variant"], []).append((float(row["flops"]), row["excess"]))
     if not series:
         return None
+    text = "; ".join(
+        f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} FLOP" for x, y in points)
+        for variant, points in series.items()
+    )
     return pictures.lines(
         "picture-extension-curve",
         "Held-out loss against the training’s compute",
-        "; ".join(
-            f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} FLOP" for x, y in points)
-            for variant, points in series.items()
-        )
-        + ".",
+        text + ".",
         series,
         x_label="training, FLOP",
         y_label="held-out loss above the source’s, nat a token",
@@ -121,35 +217,19 @@ def extension_curve(rows: Rows) -> Markup | None:
     )
 
 
-def extension_verdicts(rows: Rows) -> str:
-    """Which variants are better than the base at the largest budget, worse, and not told apart from it."""
-    found: dict[str, list[str]] = {"better": [], "worse": [], "within the spread": []}
-    scratch = [row for row in rows if row["budget"] == "scratch"]
-    for row in scratch:
-        if row["share"] == max(own["share"] for own in scratch) and row["variant"] != "base":
-            found[_outcome(row)].append(row["variant"])
-    if not any(found.values()):
-        return ""
-    better, worse, level = (", ".join(variants) or "none" for variants in found.values())
-    return (
-        f"At equal parameters, equal compute and the largest budget, better than the base: {better}. "
-        f"Worse: {worse}. Not told apart from it: {level}."
-    )
-
-
 def extension_sources(rows: Rows) -> list[dict[str, Any]]:
     """The differences of each variant from the base on each source alone."""
     return [
         {
-            **{key: row[key] for key in ("variant", "budget_text")},
-            "title": source_title(kind),
-            "excess": row[f"{kind}_excess"],
+            "variant": row["variant"],
+            "budget": budget(row),
+            "source": source(kind),
+            "outcome": outcome(row, f"{kind}_"),
             "change": row[f"{kind}_excess_change"],
-            "low": row[f"{kind}_excess_change_low"],
-            "high": row[f"{kind}_excess_change_high"],
-            "outcome": _outcome(row, f"{kind}_"),
+            "interval": (row[f"{kind}_excess_change_low"], row[f"{kind}_excess_change_high"]),
+            "excess": row[f"{kind}_excess"],
         }
-        for row in extension_summary(rows)
+        for row in rows
         if row["variant"] != "base"
         for kind in KINDS
     ]
@@ -158,26 +238,26 @@ def extension_sources(rows: Rows) -> list[dict[str, Any]]:
 def extension_changes(rows: Rows) -> Markup | None:
     """Change of the loss against the base of the same budget, with its interval over the seeds."""
     groups: dict[str, list[tuple[str, float, float, float]]] = {}
-    for row in extension_summary(rows):
+    for row in rows:
         # What a conversion does before any training is many times the rest, and would be all that one sees.
         if row["variant"] != "base" and row["budget"] != "conversion" and row["excess_change"] is not None:
             ends = [math.nan if row[key] is None else row[key] for key in ("excess_change_low", "excess_change_high")]
-            groups.setdefault(row["budget_text"], []).append((row["variant"], row["excess_change"], ends[0], ends[1]))
+            groups.setdefault(budget(row), []).append((row["variant"], row["excess_change"], ends[0], ends[1]))
     if not groups:
         return None
+    text = "; ".join(
+        f"{group}: "
+        + ", ".join(
+            f"{label} {short(value, 3)} ({short(low, 3)} to {short(high, 3)})" for label, value, low, high in own
+        )
+        for group, own in groups.items()
+    )
     return pictures.intervals(
         "picture-extensions",
         "Held-out loss against the base",
-        "; ".join(
-            f"{group}: "
-            + ", ".join(
-                f"{label} {short(value, 3)} ({short(low, 3)} to {short(high, 3)})" for label, value, low, high in own
-            )
-            for group, own in groups.items()
-        )
-        + ".",
+        text + ".",
         groups,
-        x_label="held-out loss minus the base’s, nat a token; right of 0 is worse",
+        x_label="held-out loss minus the base’s, nat a token",
     )
 
 
@@ -190,15 +270,72 @@ def tensor_changes(rows: Rows) -> list[dict[str, Any]]:
             if row["status"] != "same":
                 shape = " → ".join(row[key] for key in ("old_shape", "new_shape") if row[key])
                 changes[row["status"], re.sub(r"^layers[.][0-9]+[.]", "", row["tensor"]), shape] += 1
-        out.append(
-            {
-                "variant": variant,
-                "same": sum(row["parameters_after"] for row in own if row["status"] == "same"),
-                "total": sum(row["parameters_after"] or 0 for row in own),
-                "changes": [(*change, count) for change, count in changes.items()],
-            }
-        )
-    return [row for row in out if row["changes"]]
+        lines = [
+            Markup('<span class="of">{}</span> <code>{}</code> {}{}').format(
+                *change, f", {count} times" if count > 1 else ""
+            )
+            for change, count in changes.items()
+        ]
+        if lines:
+            out.append(
+                {
+                    "variant": variant,
+                    "total": sum(row["parameters_after"] or 0 for row in own),
+                    "same": sum(row["parameters_after"] for row in own if row["status"] == "same"),
+                    "changes": Cell(Markup("; <br>").join(lines), css="wrap"),
+                }
+            )
+    return out
+
+
+def _extension(study: Tables) -> Section | None:
+    rows = extension_summary(study.get("extension", []))
+    if not rows:
+        return None
+    differences = {"outcome": TEXT, "change": SIGNED, "interval": ENDS, "excess": SIGNED}
+    costs = {
+        "spread": layout.number(2),
+        "parameters": COUNT,
+        "flops": layout.number(4),
+        "cache_bytes": SIZE,
+        "d_ff": COUNT,
+        "learning_rate": COUNT,
+    }
+    parameters = [row["parameters"] for row in rows]
+    scale = {
+        "parameters": f"{short(min(parameters))} to {short(max(parameters))}",
+        "tokens": short(max(row["tokens"] or 0 for row in rows)),
+        "seeds": layout.listed(sorted({row["seeds"] for row in rows})),
+        "comparisons": rows[0]["comparisons"],
+        "confidence": short(100 * rows[0]["interval_confidence"], 5),
+    }
+    programmes = [
+        {"variant": row["variant"], "budget": row["budget"], "programme": Cell(row["programme"], css="wrap")}
+        for row in rows
+    ]
+    variant = {"variant": TEXT, "budget": TEXT}
+    return layout.section(
+        "extensions",
+        layout.text("extensions", **scale),
+        *(layout.text("outcomes/line", line=line) for line in extension_verdicts(study["extension"])),
+        layout.text("sections/extensions/method", **scale),
+        Block("text", {"html": rows[0]["disclosed"], "css": "note"}),
+        layout.figure(extension_curve(study["extension"]), "extension-curve"),
+        layout.figure(extension_changes(study["extension"]), "extensions"),
+        layout.table("summary-extension", rows, variant | differences | costs, seeds=scale["seeds"]),
+        layout.table(
+            "summary-extension-sources", extension_sources(study["extension"]), variant | {"source": TEXT} | differences
+        ),
+        layout.table("summary-programmes", programmes, variant | {"programme": TEXT}),
+        layout.full("study/extension"),
+        layout.table(
+            "summary-tensors",
+            tensor_changes(study.get("extension_tensors", [])),
+            {"variant": TEXT, "total": COUNT, "same": COUNT, "changes": TEXT},
+        ),
+        layout.full("study/extension_tensors"),
+        layout.full("study/extension_runs"),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- attention
@@ -223,17 +360,12 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
         ratios = [
             row["ratio_to_fused"] for row in own if row["method"] == "blocked" and row["ratio_to_fused"] is not None
         ]
+        errors = {m: max(_errors(row for row in own if row["method"] == m), default=None) for m in METHODS}
+        allowed = max((row["allowed_ratio"] for row in own if row["allowed_ratio"] is not None), default=None)
+        judged = [row["holds"] for row in own if row["holds"] is not None]
         out.append(
-            {
-                "dtype": dtype,
-                "logits": logits,
-                "tensor": tensor,
-                "errors": {
-                    method: max(_errors(row for row in own if row["method"] == method), default=None)
-                    for method in METHODS
-                },
-                "ratio": max(ratios, default=None),
-            }
+            {"dtype": dtype, "logits": logits, "tensor": tensor, **errors}
+            | {"ratio": max(ratios, default=None), "allowed": allowed, "holds": all(judged) if judged else None}
         )
     return out
 
@@ -251,26 +383,32 @@ def attention_errors(rows: Rows) -> tuple[Markup, str] | None:
                 charts.setdefault(f"{dtype}, {logits}", {}).setdefault(method, []).append((length, error))
     if not charts:
         return None
-    last = "; ".join(
-        f"{heading}: " + ", ".join(f"{method} {short(points[-1][1], 3)}" for method, points in series.items())
-        for heading, series in charts.items()
-    )
     picture = pictures.small_multiples(
         "picture-attention-error",
         "Error of attention against the length",
-        f"Largest relative root-mean-square error of output, dq, dk and dv, {case}; at the longest: {last}.",
+        f"Largest relative root-mean-square error of output, dq, dk and dv, {case}; at the longest: {_last(charts, short)}.",
         charts,
         x_label="tokens",
-        y_label="relative error against fp64, worst of output, dq, dk, dv",
+        y_label="relative error against fp64",
         x_ticks=_lengths(charts),
     )
     return picture, case
 
 
-def _lengths(charts: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> list[tuple[float, str]]:
+Charts = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+
+
+def _last(charts: Charts, show: Any) -> str:
+    """The last point of every line in words."""
+    return "; ".join(
+        f"{heading}: " + ", ".join(f"{method} {show(points[-1][1])}" for method, points in series.items())
+        for heading, series in charts.items()
+    )
+
+
+def _lengths(charts: Charts) -> list[tuple[float, str]]:
     found = sorted({x for series in charts.values() for points in series.values() for x, _ in points})
-    step = math.ceil(len(found) / 4)
-    return [(x, short(int(x))) for x in found[::-1][::step]]
+    return [(x, short(int(x))) for x in found[::-1][:: math.ceil(len(found) / 4)]]
 
 
 def _timed(rows: Rows) -> list[dict[str, Any]]:
@@ -288,95 +426,173 @@ def _against_length(rows: Rows, quantity: str) -> dict[str, dict[str, list[tuple
     return charts
 
 
-def attention_clock(rows: Rows) -> dict[str, Any]:
-    """Time and memory of attention against the length: two pictures, the rows of the longest, what doubling does."""
-    timed = _timed(rows)
-    if not timed:
-        return {}
-    pictured: dict[str, Markup] = {}
-    asked = {
-        "time": ("median_seconds", "Time of attention against the length", "median time", plain_duration, _decades),
-        "memory": ("peak_bytes", "Memory of attention against the length", "most held at once", plain_size, byte_ticks),
-    }
-    for name, (quantity, title, label, text, scale) in asked.items():
-        charts = _against_length(timed, quantity)
-        if charts:
-            values = [y for series in charts.values() for points in series.values() for _, y in points]
-            pictured[name] = pictures.small_multiples(
-                f"picture-attention-{name}",
-                title,
-                "At the longest: "
-                + "; ".join(
-                    f"{heading}: " + ", ".join(f"{method} {text(points[-1][1])}" for method, points in series.items())
-                    for heading, series in charts.items()
-                )
-                + ".",
-                charts,
-                x_label="tokens",
-                y_label=label,
-                x_ticks=_lengths(charts),
-                y_ticks=scale(values),
-            )
-    longest = max(row["length"] for row in timed)
-    return {"pictures": pictured, "longest": longest, "rows": [row for row in timed if row["length"] == longest]} | {
-        "doubled": _doubled([row for row in timed if row["method"] == "blocked" and row["part"] == "forward"])
-    }
-
-
-def _doubled(rows: Rows) -> dict[str, Any] | None:
-    """What the last doubling of the length multiplies of blocked attention's forward pass."""
-    at = {row["length"]: row for row in rows}
-    before, after = at.get(max(at, default=0) // 2), at.get(max(at, default=0))
-    if not before or not after:
-        return None
-    quantities = {"flops": "operations", "median_seconds": "time", "peak_bytes": "memory"}
-    return {
-        "from": before["length"],
-        "to": after["length"],
-        "time_low": after["q1_seconds"] / before["q3_seconds"],
-        "time_high": after["q3_seconds"] / before["q1_seconds"],
-        **{name: float(after[key]) / float(before[key]) for key, name in quantities.items() if before[key]},
-    }
-
-
-def plain_duration(seconds: float) -> str:
-    """A time as text alone."""
+def _time(seconds: float) -> str:
     return plain(duration(seconds))
 
 
-def plain_size(bytes_: float) -> str:
-    """A size as text alone."""
+def _memory(bytes_: float) -> str:
     return plain(size(int(bytes_)))
 
 
 def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return [(10.0**k, plain_duration(10.0**k)) for k in range(low, high + 1)]
+    return [(10.0**k, _time(10.0**k)) for k in range(low, high + 1)]
+
+
+def _curve(rows: Rows, name: str, quantity: str, label: str, show: Any, scale: Any) -> Markup | None:
+    """A quantity of attention against the length."""
+    charts = _against_length(rows, quantity)
+    if not charts:
+        return None
+    values = [y for series in charts.values() for points in series.values() for _, y in points]
+    return pictures.small_multiples(
+        f"picture-attention-{name}",
+        f"{label.capitalize()} of attention against the length",
+        f"At the longest: {_last(charts, show)}.",
+        charts,
+        x_label="tokens",
+        y_label=label,
+        x_ticks=_lengths(charts),
+        y_ticks=scale(values),
+    )
+
+
+def doubled(rows: Rows) -> dict[str, Any] | None:
+    """What the last doubling of the length multiplies of blocked attention's forward pass."""
+    at = {row["length"]: row for row in rows if row["method"] == "blocked" and row["part"] == "forward"}
+    before, after = at.get(max(at, default=0) // 2), at.get(max(at, default=0))
+    if not before or not after:
+        return None
+    quantities = {"flops": "operations", "median_seconds": "time", "peak_bytes": "memory"}
+    growth = {
+        name: short(float(after[key]) / float(before[key]), 3) if before[key] else "—"
+        for key, name in quantities.items()
+    }
+    ends = {
+        "low": short(after["q1_seconds"] / before["q3_seconds"], 3),
+        "high": short(after["q3_seconds"] / before["q1_seconds"], 3),
+    }
+    return {"before": short(before["length"]), "after": short(after["length"]), **growth, **ends}
+
+
+def _attention(rows: Rows, timing: Rows) -> Section | None:
+    if not rows and not timing:
+        return None
+    errors = attention_errors(rows)
+    methods = dict.fromkeys(METHODS, layout.number(3))
+    return layout.section(
+        "blocked-attention",
+        layout.text("blocked-attention"),
+        layout.figure(errors[0], "attention-error", case=errors[1]) if errors else None,
+        layout.table(
+            "summary-attention",
+            attention_error_summary(rows),
+            {
+                "dtype": TEXT,
+                "logits": TEXT,
+                "tensor": TEXT,
+                "holds": YES,
+                "ratio": SIGNED,
+                "allowed": SIGNED,
+                **methods,
+            },
+        ),
+        layout.full("study/attention"),
+        sections=[_attention_clock(_timed(timing))] if timing else [],
+    )
+
+
+def _attention_clock(timed: Rows) -> Section:
+    growth = doubled(timed)
+    longest = max(row["length"] for row in timed)
+    return layout.section(
+        "blocked-attention-clock",
+        layout.text("blocked-attention-clock", **_machine(timed)),
+        layout.text("sections/blocked-attention-clock/doubled", **growth) if growth else None,
+        layout.figure(_curve(timed, "time", "median_seconds", "median time", _time, _decades), "attention-time"),
+        layout.figure(_curve(timed, "memory", "peak_bytes", "memory", _memory, byte_ticks), "attention-memory"),
+        _clock_table("attention", [row for row in timed if row["length"] == longest and row["baseline"] is not None]),
+        layout.full("timing/attention"),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the clock
 
 
-def compared(rows: Rows) -> list[Mapping[str, Any]]:
-    """The rows that are compared with another."""
-    return [row for row in rows if row["baseline"] is not None]
+def _machine(rows: Rows) -> dict[str, Any]:
+    """What the machine can do at best, and how the rows were timed, in words."""
+    first = rows[0]
+    fewest, most = (pick(row["repeats"] for row in rows) for pick in (min, max))
+    return {
+        "flops": short(first["peak_flops_per_second"] / 1e9, 3),
+        "bytes": short(first["peak_bytes_per_second"] / 1e9, 3),
+        "threads": layout.counted(first["threads"], "thread"),
+        "device": first["device"],
+        "repeats": f"{fewest} to {most}" if fewest < most else fewest,
+        "warmups": layout.counted(first["warmups"], "warm-up"),
+        "interleaved": first["interleaved"],
+        "spread": short(100 * first["spread_wanted"], 2),
+    }
 
 
-def machine(rows: Rows) -> Mapping[str, Any] | None:
-    """What the machine can do at best, with how many threads and warm-ups, as the first row has it; the repeats of all."""
-    if not rows:
-        return None
-    return {**rows[0], "fewest": min(row["repeats"] for row in rows), "most": max(row["repeats"] for row in rows)}
+def _clock_table(name: str, rows: Rows) -> Block | None:
+    shown = [
+        {**row, "quartiles": (row["q1_seconds"], row["q3_seconds"]), "interval": (row["ratio_low"], row["ratio_high"])}
+        for row in rows
+    ]
+    ratio = layout.number(3)
+    columns = {
+        "case": TEXT,
+        "part": TEXT,
+        "outcome": TEXT,
+        "measured_ratio": ratio,
+        "interval": layout.interval(lambda value: number(value, 3)),
+        "expected_ratio": ratio,
+        "baseline": TEXT,
+        "median_seconds": TIME,
+        "quartiles": layout.interval(duration),
+        "expected_seconds": TIME,
+        "bottleneck": TEXT,
+        "peak_bytes": SIZE,
+    }
+    return layout.table(f"summary-clock-{anchor(name)}", shown, columns, key="clock")
+
+
+def slower(rows: Rows) -> list[str]:
+    """The cases that clearly took longer than what they are compared with although they run fewer operations."""
+    return [
+        layout.told("sections/clock-norms/slower-case", ratio=short(row["measured_ratio"], 3), **row)
+        for row in rows
+        if row["baseline"] is not None and row["expected_ratio"] < 1 and row["outcome"] == "longer"
+    ]
+
+
+def _clock(name: str, rows: Rows) -> Section:
+    known = f"clock-{anchor(name)}" in layout.words()["sections"]
+    key = f"clock-{anchor(name)}" if known else "clock-other"
+    late = slower(rows) if name == "norms" else []
+    said = "sections/clock-norms/slower" if late else "sections/clock-norms/faster"
+    return layout.section(
+        f"clock-{anchor(name)}",
+        layout.text(key, **_machine(rows)),
+        layout.text(said, cases=layout.listed(late)) if name == "norms" else None,
+        layout.figure(scaling(rows), "scaling") if name == "matmul_scaling" else None,
+        _clock_table(name, [row for row in rows if row["baseline"] is not None]),
+        layout.full(f"timing/{name}"),
+        title=layout.told(f"sections/{key}/title", name=name.replace("_", " ")),
+    )
 
 
 def scaling(rows: Rows) -> Markup | None:
     """What doubling the length, and the batch, does to the time of each part, beside what it does to the count."""
     sizes = {row["case"]: json.loads(row["parameters"]) for row in rows}
     groups: dict[str, list[tuple[str, float, float]]] = {}
-    for row in compared(rows):
+    for row in rows:
+        if row["baseline"] is None or row["expected_ratio"] is None or row["measured_ratio"] is None:
+            continue
         own, base = sizes[row["case"]], sizes[row["baseline"]]
         grown = [f"{name} × {short(own[name] / base[name])}" for name in own if own[name] != base[name]]
-        if grown and row["expected_ratio"] is not None and row["measured_ratio"] is not None:
+        if grown:
             label = f"{row['part']} ({row['bottleneck']})"
             groups.setdefault(", ".join(grown), []).append((label, row["expected_ratio"], row["measured_ratio"]))
     if not groups:
@@ -386,42 +602,5 @@ def scaling(rows: Rows) -> Markup | None:
         for heading, own in groups.items()
     )
     return pictures.counted_and_measured(
-        "picture-scaling",
-        "Growth of count and time",
-        text + ".",
-        groups,
-        x_label="times as much as the base case",
+        "picture-scaling", "Growth of count and time", text + ".", groups, x_label="times as much as the base case"
     )
-
-
-def shown(study: Tables, timing: Tables) -> dict[str, Any]:
-    """Everything of the studies and of the clock that the page's template asks for."""
-    extension = study.get("extension", [])
-    errors = attention_errors(study.get("attention", []))
-    return {
-        "classification": list(study.get("classification", [])),
-        "loss": {"rows": loss_summary(study.get("loss", [])), "picture": loss_curve(study.get("loss", []))},
-        "extension": {
-            "rows": extension_summary(extension),
-            "sources": extension_sources(extension),
-            "verdicts": extension_verdicts(extension),
-            "picture": extension_changes(extension),
-            "curve": extension_curve(extension),
-            "programmes": {
-                programme: ", ".join(f"{row['variant']} ({row['budget_text']})" for row in own)
-                for programme, own in by(extension_summary(extension), "programme").items()
-                if programme
-            },
-            "comparisons": extension[0] if extension else None,
-            "seeds": sorted({row["seeds"] for row in extension}),
-            "tensors": tensor_changes(study.get("extension_tensors", [])),
-        },
-        "attention": {
-            "rows": attention_error_summary(study.get("attention", [])),
-            "picture": errors[0] if errors else None,
-            "case": errors[1] if errors else "",
-        },
-        "clock": {name: {"machine": machine(rows), "rows": compared(rows)} for name, rows in timing.items() if rows},
-        "attention_clock": attention_clock(timing.get("attention", [])),
-        "scaling": scaling(timing.get("matmul_scaling", [])),
-    }

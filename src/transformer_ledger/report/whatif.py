@@ -39,6 +39,11 @@ const greatest = (...all) => all.reduce((a, b) => (b > a ? b : a));
 """What `symbolic.javascript` needs in scope; BigInt division alone rounds towards zero."""
 
 
+def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
+    """The models' descriptions by name."""
+    return {name: ModelSpec.from_json(model["spec"]) for name, model in models.items()}
+
+
 class Stored(NamedTuple):
     """How a type stores numbers side by side: bytes of one, numbers in a group, bytes of a group's constants."""
 

@@ -35,7 +35,11 @@ const elements = (() => {
     const rest = (part || "").replace(/0+$/, "");
     return grouped(whole) + (rest ? `.${rest}` : "");
   };
-  const exact = (value) => (isInteger(value) ? grouped(value) : String(value));
+  const exact = (value) => {
+    if (isInteger(value)) return grouped(value);
+    const [mantissa, power] = String(value).split("e");
+    return minus(mantissa) + (power ? ` × 10${raised(Number(power))}` : "");
+  };
   const numberNode = (value, digits) => {
     const brief = short(value, digits);
     const full = exact(value);

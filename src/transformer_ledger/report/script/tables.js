@@ -26,6 +26,22 @@
   // Words without the punctuation of names: "Llama 3 8B" finds llama-3-8b.
   const wordsOf = (text) => ` ${String(text ?? "").toLowerCase().split(/[\s_-]+/).filter(Boolean).join(" ")}`;
   const PAGE = 100;
+  // One stop of the Tab key for a row of buttons; the arrow keys go from one to the next.
+  const roving = (buttons) => {
+    buttons.forEach((button, index) => {
+      button.tabIndex = index ? -1 : 0;
+      button.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: buttons.length - 1 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        let next = index;
+        do next = (next + step) % buttons.length; while (buttons[next].hidden && next !== index);
+        for (const other of buttons) other.tabIndex = -1;
+        buttons[next].tabIndex = 0;
+        buttons[next].focus();
+      });
+    });
+  };
 
   class Table {
     // columns: {name, label, kind, meaning}; rows: {cells: raw values, tr: element or null}
@@ -34,6 +50,7 @@
       this.body = table.tBodies[0];
       this.count = element("span", { "aria-live": "polite" });
       const tools = element("div", { class: "tools" });
+      const bar = element("span", { role: "toolbar", "aria-label": `Tools of ${name}` });
       if (filter) {
         const input = element("input", { type: "search", placeholder: "Filter", "aria-label": `Filter rows of ${name}` });
         input.addEventListener("input", () => {
@@ -54,14 +71,17 @@
         this.limit = Infinity;
         this.show();
       });
-      tools.append(copy, save, this.count, this.more);
+      bar.append(copy, save, this.more);
+      roving([copy, save, this.more]);
+      tools.append(bar, this.count);
       host.append(tools);
-      [...table.tHead.rows[0].cells].forEach((cell, index) => {
+      roving([...table.tHead.rows[0].cells].map((cell, index) => {
         const button = element("button", { type: "button" });
         button.append(...cell.childNodes);
         cell.replaceChildren(button);
         button.addEventListener("click", () => this.sort(index, cell));
-      });
+        return button;
+      }));
       this.show();
     }
 
@@ -188,7 +208,7 @@
       head.append(cell);
     }
     const table = element("table", { class: "data" }, element("thead", {}, head), element("tbody"));
-    const box = element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": name }, table);
+    const box = element("div", { class: "scroll", "data-label": name }, table);
     const frame = element("div");
     host.append(frame);
     new Table(frame, table, columns, rows, { filter: rows.length > 5, name });
@@ -210,11 +230,17 @@
     details.addEventListener("toggle", () => details.open && opened(details));
   }
 
-  // ---------------------------------------------------------------- boxes whose content is wider than they are
+  // ---------------------------------------------------------------- boxes whose content is larger than they are
+  // Only such a box is a stop of the Tab key and a landmark.
   const wide = new ResizeObserver((entries) => {
-    const over = entries.map(({ target }) => target.scrollWidth > target.clientWidth + 1);
-    entries.forEach(({ target }, index) => target.classList.toggle("wide", over[index]));
+    const larger = entries.map(({ target }) => [target.scrollWidth > target.clientWidth + 1, !target.closest(".typeset") && target.scrollHeight > target.clientHeight + 1]);
+    entries.forEach(({ target }, index) => {
+      const [over, tall] = larger[index];
+      target.classList.toggle("wide", over);
+      const given = over || tall ? { role: "region", tabindex: "0", "aria-label": target.dataset.label } : { role: null, tabindex: null, "aria-label": null };
+      for (const [name, value] of Object.entries(given)) value == null ? target.removeAttribute(name) : target.setAttribute(name, value);
+    });
   });
   const watch = (box) => wide.observe(box);
-  document.querySelectorAll("figure .scroll, .table .scroll").forEach(watch);
+  document.querySelectorAll(".scroll").forEach(watch);
 })();

@@ -1,0 +1,182 @@
+"""The two experiments on the page: the text's own case, all cases by precision, and their pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from transformer_ledger.report import layout, numbers, pictures
+from transformer_ledger.report.layout import COUNT, DIFFER, TEXT, YES, Block, Cell, Section
+from transformer_ledger.report.numbers import short
+from transformer_ledger.tables import by
+
+Rows = Sequence[Mapping[str, Any]]
+DIGITS = 12  # shown of a reference; the exact figures show all
+NAMES = {"rope": "rope_dot_product", "softmax": "blocked_softmax", "states": "blocked_softmax_states"}
+
+
+def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """E1 and E2, each with what its table holds."""
+    rope, softmax, states = (experiment.get(name, []) for name in NAMES.values())
+    settings = provenance.get(f"results/experiment/{NAMES['rope']}.parquet", {}).get("settings") or {}
+    return [_rope(rope, settings.get("printed") or {}), _softmax(softmax, states)]
+
+
+def _printed(rows: Rows) -> list[dict[str, Any]]:
+    """The text's own cases, their reference to some digits and its distance as a share of the bound."""
+    return [
+        {**row, "reference": _reference(row), "share": row["difference"] / row["bound"] if row["bound"] else None}
+        for row in rows
+        if str(row["case"]).startswith("printed")
+    ]
+
+
+def _reference(row: Mapping[str, Any]) -> Cell:
+    whole = row.get("reference_decimal") or repr(row["reference"])
+    return Cell(numbers.two(whole[: DIGITS + 1], whole), whole)
+
+
+def counting(rows: Rows) -> list[Mapping[str, Any]]:
+    """The rows that count: a bound so wide that wrong results would pass it decides nothing."""
+    return [row for row in rows if row["decisive"]]
+
+
+def _by_precision(rows: Rows) -> list[dict[str, Any]]:
+    out = []
+    for dtype, own in by(rows, "dtype").items():
+        counted = counting(own)
+        differences = [row["difference"] for row in counted if row["difference"] is not None]
+        out.append(
+            {
+                "dtype": dtype,
+                "cases": len(counted),
+                "uncounted": len(own) - len(counted) or None,
+                "difference": max(differences, default=None),
+                "share": max((100 * _ratio(row) for row in counted), default=None),
+                "outside": sum(not row["holds"] for row in own),
+            }
+        )
+    return out
+
+
+BY_PRECISION = {
+    "dtype": TEXT,
+    "cases": COUNT,
+    "outside": DIFFER,
+    "share": layout.number(3),
+    "difference": layout.number(3),
+    "uncounted": COUNT,
+}
+
+
+def _ratio(row: Mapping[str, Any]) -> float:
+    if row.get("ratio") is not None:
+        return float(row["ratio"])
+    bound, difference = row["bound"], row["difference"]
+    return difference / bound if bound and difference is not None and math.isfinite(bound) else 0.0
+
+
+def _rope(rows: Rows, inputs: Mapping[str, Any]) -> Section:
+    values = dict.fromkeys(("observed", "relative", "shifted"), layout.number(9))
+    columns = {"case": TEXT, "dtype": TEXT, "holds": YES, **values, "reference": COUNT}
+    return layout.section(
+        "e1",
+        layout.text("e1"),
+        Block("play", {"name": "E1"}),
+        layout.figure(_rotations(inputs), "rotations"),
+        layout.table("e1-printed", _printed(rows), columns | dict.fromkeys(("difference", "bound"), layout.number(3))),
+        layout.table("e1-summary", _by_precision(rows), BY_PRECISION, key="experiment-summary", name="E1"),
+        layout.figure(_margins("picture-rope-margin", rows, "pairing"), "margins"),
+        layout.full(f"experiment/{NAMES['rope']}"),
+    )
+
+
+def _softmax(rows: Rows, states: Rows) -> Section:
+    forward = [row for row in _printed(rows) if row["pass"] == "forward"]
+    progress = [
+        {
+            **row,
+            "keys": f"[{row['begin']}, {row['end']})",
+            "quotient": row["numerator"] / row["denominator"] if row["denominator"] else None,
+        }
+        for row in sorted(states, key=lambda row: row["block"])
+    ]
+    state = dict.fromkeys(("maximum", "denominator", "numerator", "quotient"), layout.number(9))
+    errors = dict.fromkeys(("dense_error", "blocked_error", "bound"), layout.number(3))
+    columns = {"case": TEXT, "order": TEXT, "dtype": TEXT, "holds": YES, **errors, "naive": layout.number(3)}
+    return layout.section(
+        "e2",
+        layout.text("e2"),
+        Block("play", {"name": "E2"}),
+        layout.figure(_states(progress, forward), "states"),
+        layout.table("e2-states", progress, {"block": COUNT, "keys": TEXT, **state}),
+        layout.table("e2-printed", forward, columns | {"reference": COUNT}),
+        layout.table("e2-summary", _by_precision(rows), BY_PRECISION, key="experiment-summary", name="E2"),
+        layout.figure(_margins("picture-softmax-margin", rows, "pass"), "margins"),
+        layout.full(f"experiment/{NAMES['softmax']}"),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- pictures
+
+
+def _margins(name: str, rows: Rows, group: str) -> Markup | None:
+    points = [(str(row["dtype"]), _ratio(row), str(row[group])) for row in counting(rows)]
+    if not points:
+        return None
+    return pictures.dots(
+        name,
+        "Measured error over its bound",
+        f"Each of {len(points):,} cases as a dot: its error divided by the bound computed beforehand, by precision. "
+        f"The largest is {short(max(ratio for _, ratio, _ in points), 3)}; a case outside its bound would lie right of 1.",
+        points,
+        x_label=f"error / bound ({short(pictures.FLOOR, 1)} or less: left edge)",
+        limit=1,
+        groups=list(dict.fromkeys(member for _, _, member in points)),
+    )
+
+
+def _rotations(inputs: Mapping[str, Any]) -> Markup | None:
+    needed = ("q", "k", "frequency", "m", "n", "shift", "equal_angle")
+    if not all(key in inputs for key in needed):
+        return None
+    q, k, omega, m, n, shift, angle = (inputs[key] for key in needed)
+    views = [
+        (f"positions {m} and {n}", m * omega, n * omega),
+        (f"both shifted by {shift}", (m + shift) * omega, (n + shift) * omega),
+        (f"both at angle {angle}", angle, angle),
+    ]
+    return pictures.rotations(
+        "picture-rope",
+        "q and k turned in the plane",
+        f"The vectors q = {tuple(q)} and k = {tuple(k)}: turned to positions {m} and {n}; both moved by {shift}, where "
+        "the angle between them is the same; and both turned by one angle, where it is as without rotation.",
+        q,
+        k,
+        views,
+    )
+
+
+def _states(rows: Rows, printed: Rows) -> Markup | None:
+    if not rows:
+        return None
+    names = {"maximum": "running maximum m", "denominator": "denominator a", "numerator": "numerator o"}
+    goal = float(printed[0]["reference"].value) if printed else None
+    columns: list[tuple[str, list[float], float | None]] = [
+        (heading, [row[key] for row in rows], None) for key, heading in names.items()
+    ]
+    outputs = [math.nan if row["quotient"] is None else row["quotient"] for row in rows]
+    return pictures.panels(
+        "picture-softmax",
+        "State after each block",
+        "; ".join(
+            f"after {row['keys']}: m {short(row['maximum'])}, a {short(row['denominator'], 6)}, o {short(row['numerator'], 6)}"
+            for row in rows
+        )
+        + ".",
+        [*columns, ("output so far, o / a", outputs, goal)],
+        [row["keys"] for row in rows],
+    )
