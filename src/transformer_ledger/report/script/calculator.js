@@ -55,6 +55,7 @@
     return { state: setting, found, answers: backwards(setting, found, room) };
   };
   const update = () => {
+    if (!draw.isKnown(place("results"))) return;
     const now = record();
     place("problems").replaceChildren(...ignored.map((line) => element("p", { class: "problem" }, line)));
     place("glance").replaceChildren(...results.glance(now, pinned));
@@ -234,7 +235,7 @@
   const keys = Object.entries(WORDS).map(([word, symbol]) => `${word} (${symbol})`).join(", ");
   form.after(element("details", { class: "note keys" }, element("summary", {}, "A setting in the address"), element("p", {}, `#what-if?model=${firstModel}&batch=32&context=8192 opens that setting. Keys: model, cache, recipe, ${keys}; memory in GB, reserve in %.`)));
   form.hidden = false;
-  draw.measure([place("results")], update);
+  draw.at(place("results"), update);
   addEventListener("hashchange", recall);
   if (!recall()) load(firstModel, {});
 })();

@@ -15,19 +15,24 @@ const draw = (() => {
   // Widths are measured for all places at once and then remembered: to ask for each would lay the page out each time.
   const PLACES = ".play, .results";
   const known = new WeakMap();
+  const waiting = new Map();  // place → what draws there
   const widthOf = (host) => Math.max(220, Math.floor(known.get(host.closest(PLACES)) || 640));
-  /** Remembers the width of each place, now and whenever it changes; `changed(place)` is called for the later ones. */
-  const measure = (places, changed) => {
-    for (const [place, width] of places.map((place) => [place, place.clientWidth])) known.set(place.closest(PLACES), width);
+  const isKnown = (place) => known.has(place.closest(PLACES));
+  /** `drawn` is called once `start` has measured the place, and whenever its width changes. */
+  const at = (place, drawn) => waiting.set(place, drawn);
+  const start = () => {
+    const measured = [...waiting.keys()].map((place) => [place, place.clientWidth]);
+    for (const [place, width] of measured) known.set(place.closest(PLACES), width);
+    for (const drawn of waiting.values()) drawn();
     const watching = new ResizeObserver((entries) => {
       for (const { target, contentRect: { width } } of entries) {
         const place = target.closest(PLACES);
         if (!width || Math.abs(known.get(place) - width) < 1) continue;
         known.set(place, width);
-        changed(place);
+        waiting.get(target)();
       }
     });
-    for (const place of places) watching.observe(place);
+    for (const place of waiting.keys()) watching.observe(place);
   };
 
   /** One picture in `host`, `label` read in its place; `content` are SVG nodes. */
@@ -184,5 +189,5 @@ const draw = (() => {
     put(host, width, top + rows.length * (cell - 6) + 2, label, content);
   };
 
-  return { svg, words, put, key, bars, waterfall, lines, columns, grid, brief, colour, widthOf, measure, LINE };
+  return { svg, words, put, key, bars, waterfall, lines, columns, grid, brief, colour, widthOf, isKnown, at, start, LINE };
 })();

@@ -352,13 +352,11 @@
     "A1.1": lookup, "A2.1": heads, "A4.3": scale, "A5.2": order, "A6.1": circle, "A7.1": mask, "A8.4": rule, "A9.2": days,
     "B4.1": circle, "B5.2": grouping, "B6.2": norms, "B8.1": blocks, E1: circle, E2: blocks,
   };
-  const mounted = [...document.querySelectorAll(".play[data-play]")].map((host) => {
+  for (const host of document.querySelectorAll(".play[data-play]")) {
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", `Figure to touch, ${host.dataset.play}`);
     const play = frame(host);
     play.changed = FIGURES[host.dataset.play](play);
-    return { host, play };
-  });
-  draw.measure(mounted.map(({ play }) => play.picture), (place) => mounted.find(({ host }) => host === place).play.changed());
-  for (const { play } of mounted) play.changed();
+    draw.at(play.picture, play.changed);
+  }
 })();

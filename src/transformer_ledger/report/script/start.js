@@ -2,6 +2,7 @@
 (() => {
   const { land, follow } = navigation;
 
+  draw.start();
   addEventListener("hashchange", land);
   land();
   follow();
