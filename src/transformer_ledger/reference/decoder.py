@@ -135,6 +135,21 @@ def under(weights: Weights, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
+def attention_layers(spec: ModelSpec, weights: Weights, ids: Any, run: Any, causal: bool, positions: Any) -> Array:
+    """Last hidden states (…, T, d) of the attention layers with their residuals alone, weights in the arithmetic.
+
+    Norms and feed-forward act on each position by itself: they add nothing where positions are compared, and lengthen
+    the fractions of an exact run.
+    """
+    x = weights["token_embedding"][ids]
+    for index, layer in enumerate(spec.each_layer()):
+        mine, own = under(weights, f"layers.{index}.attention."), layer.attention
+        turn = rotation(spec, own.head_dim, positions, "interleaved", run)
+        joined, _ = attention(x, mine, own, visibility(ids.shape[-1], causal, own.window), turn, run)
+        x = x + linear(joined, mine, "output", run)
+    return x
+
+
 def forward(
     spec: ModelSpec,
     weights: Weights,

@@ -64,17 +64,24 @@ def train(
     steps: int,
     learning_rate: float,
     seed: int,
+    answers: Any = None,
 ) -> dict[str, Any]:
-    """Weights after `steps` of Adam on windows of `length` tokens drawn from `ids`; `weights` stay as they are."""
+    """Weights after `steps` of Adam on windows of `length` tokens drawn from `ids`; `weights` stay as they are.
+
+    What is to be predicted after token i is `answers[i + 1]`, the next token unless given.
+    """
+    ids = np.asarray(ids)
+    answers = ids if answers is None else answers
     torch.set_num_threads(1)
     generator = np.random.Generator(np.random.PCG64(seed))
     tensors = {name: torch.tensor(value, requires_grad=True) for name, value in weights.items()}
     moments = {name: (torch.zeros_like(value), torch.zeros_like(value)) for name, value in tensors.items()}
     for step in range(1, steps + 1):
         starts = generator.integers(0, len(ids) - length, batch)
-        window = np.asarray(ids)[starts[:, None] + np.arange(length + 1)]
-        logits = decoder.forward(spec, tensors, window[:, :-1], TORCH, causal=causal)
-        gradients = torch.autograd.grad(TORCH.cross_entropy(logits, window[:, 1:]).mean(), list(tensors.values()))
+        window = starts[:, None] + np.arange(length)
+        logits = decoder.forward(spec, tensors, ids[window], TORCH, causal=causal)
+        loss = TORCH.cross_entropy(logits, answers[window + 1]).mean()
+        gradients = torch.autograd.grad(loss, list(tensors.values()))
         # Adam by hand: torch.optim takes longer to import than these models take to train.
         with torch.no_grad():
             for gradient, (name, value) in zip(gradients, tensors.items(), strict=True):

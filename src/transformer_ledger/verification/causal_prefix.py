@@ -6,37 +6,32 @@ Claims A7.1 to A7.3.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger import bounds
-from transformer_ledger.cases import case, differing
+from transformer_ledger import bounds, routes
+from transformer_ledger.evidence import PAST, Evidence, Printed, at_least, at_most, between, differing, exactly
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.reference import decoder
 from transformer_ledger.reference.arithmetic import BLAS, RATIONAL, RUNNING, SEQUENTIAL
-from transformer_ledger.verification import permutation
+from transformer_ledger.verification.permutation import EXPONENTIAL, GRID, SMALL
 
-PRINTED_TOKENS = 11
 RUNNING_ERROR = "running error bound of both passes, first order (Linnainmaa 1976)"
-LOWER = "lower end of the {:g} % interval"
 INTERVAL = "interval of a mean (Serfling 1980, 2.2.3)"
+ZERO = Printed("0", {"tokens": 11})
+PREFIXES = "a pass over each prefix"
 
 
-def lower_end(values: Any, confidence: float) -> float:
-    """Lower end of the interval of the values' mean: where it is above 0, the mean is."""
-    return bounds.mean_interval(values, confidence)[0]
-
-
-def losses(spec: ModelSpec, weights: Any, ids: Any, run: Any, causal: bool) -> Any:
+def losses(spec: ModelSpec, weights: Any, ids: Any, run: Any, causal: bool = True) -> Any:
     """Loss (…, T) in nats of predicting each next id of `ids` (…, T + 1), in one forward pass."""
-    ids = np.asarray(ids)
     return run.cross_entropy(decoder.forward(spec, weights, ids[..., :-1], run, causal=causal), ids[..., 1:])
 
 
-def prefix_losses(spec: ModelSpec, weights: Any, ids: Any, run: Any, causal: bool) -> Any:
+def prefix_losses(spec: ModelSpec, weights: Any, ids: Any, run: Any, causal: bool = True) -> Any:
     """The same losses, each from a forward pass over its own prefix alone."""
-    ids = np.asarray(ids)
     parts = []
     for end in range(1, ids.shape[-1]):
         logits = decoder.forward(spec, weights, ids[..., :end], run, causal=causal)
@@ -44,265 +39,149 @@ def prefix_losses(spec: ModelSpec, weights: Any, ids: Any, run: Any, causal: boo
     return np.concatenate(parts, axis=-1)
 
 
-def _exact(tokens: int, seed: int) -> list[dict[str, Any]]:
+def _exact(tokens: int, seed: int, told: Evidence) -> None:
     """In rationals, on two attention layers of a small width: outputs of one pass against those of the prefixes."""
-    model = permutation.Decoder(permutation.SMALL | {"context": tokens}, seed, layers=2)
-    ids = np.arange(tokens)[None] % model.spec.vocabulary
+    spec = from_architecture("A7", SMALL | {"context": tokens, "layers": 2, "positions": "none"})
+    weights = {name: RATIONAL.array(np.round(GRID * w) / GRID) for name, w in decoder.initial(spec, seed).items()}
+    ids = np.arange(tokens) % spec.vocabulary
 
+    def last(end: int, causal: bool) -> Any:
+        return decoder.attention_layers(spec, weights, ids[:end], RATIONAL, causal, np.arange(end))
+
+    @cache
     def other(causal: bool) -> int:
-        whole = model.rational(ids, causal)[0]
-        prefixes = [model.rational(ids[:, : end + 1], causal)[0, -1] for end in range(tokens)]
-        return sum(bool((a != b).any()) for a, b in zip(whole, prefixes, strict=True))
+        whole = last(tokens, causal)
+        return sum(bool((whole[end - 1] != last(end, causal)[-1]).any()) for end in range(1, tokens + 1))
 
     quantity = "positions with another output than their prefix gives"
-    masked, open_ = other(causal=True), other(causal=False)
-    found = (
-        ("A7.1", f"causal mask, {tokens} positions", "exact", quantity, masked, "==", 0),
-        ("A7.1", f"no mask, {tokens} positions", "control", quantity, open_, ">=", 1),
-        ("A7.2", f"no mask, {tokens} positions", "exact", quantity, open_, ">=", 1),
-    )
-    source = "rational arithmetic, attention layers alone, (1 + (1+s)²)/2 for e^s"
-    return [case(*row, bound_source=source, backend=RATIONAL.name) for row in found]
+    here = told.of(by=routes.RATIONAL, against=PREFIXES, source=EXPONENTIAL, tokens=tokens)
+    here.equal(quantity, other(True), 0, scope="conditioned")
+    here.control("no mask", quantity, lambda causal=True: other(causal), {"causal": False}, exactly(0))
+    moved = here.of("A7.2", tried="no mask")
+    moved.beyond(quantity, other(False), 1, leg="exact", key="differ")
+    moved.control("the mask", quantity, lambda causal=False: other(causal), {"causal": True}, at_least(1), exactly(0))
 
 
-def _passes(spec: ModelSpec, weights: Any, ids: Any, tokens: int) -> list[dict[str, Any]]:
-    from transformer_ledger.reference.training import TORCH
-
-    as_printed = tokens == PRINTED_TOKENS
-    bound = 2 * losses(spec, weights, ids, RUNNING, causal=True).error
+def _passes(spec: ModelSpec, weights: Any, ids: Any, run: Any, told: Evidence) -> None:
+    """A7.1 and A7.2 in one arithmetic: `sequential` sums in an order that does not depend on the shape."""
+    bound = 2 * losses(spec, weights, ids, RUNNING).error
     open_bound = 2 * losses(spec, weights, ids, RUNNING, causal=False).error
-    bits = "positions whose loss differs in any bit from their prefix's"
-    rows = []
-    for run in (SEQUENTIAL, BLAS, TORCH):
-        first = run is SEQUENTIAL
-        whole = np.asarray(losses(spec, weights, ids, run, causal=True))
-        prefixes = prefix_losses(spec, weights, ids, run, causal=True)
-        unmasked = np.asarray(losses(spec, weights, ids, run, causal=False))
-        # Without a mask a prefix pass sees its prefix and no more: for its last position that is what the mask leaves.
-        open_prefixes = prefix_losses(spec, weights, ids, run, causal=False)
-        named: dict[str, Any] = {"backend": run.name}
-        place = f"causal mask, {tokens} positions"
-        rows.append(
-            case(
-                "A7.1",
-                place,
-                "floating",
-                bits,
-                differing(whole, prefixes),
-                "bitwise",
-                0,
-                scope="conditioned" if first else "stated",
-                bound_source="one fixed order of summation" if first else "kernels as shipped",
-                printed="0",
-                headline=first,
-                applicable=as_printed,
-                **named,
-            )
-        )
-        if first:
-            means = [run.total(part[None])[0] / tokens for part in (whole, prefixes)]
-            rows.append(
-                case(
-                    "A7.1",
-                    place,
-                    "floating",
-                    "mean losses whose bits differ",
-                    differing(*means),
-                    "bitwise",
-                    0,
-                    scope="conditioned",
-                    bound_source="one fixed order of summation",
-                    printed="0",
-                    applicable=as_printed,
-                    **named,
-                )
-            )
-        difference, most = bounds.nearest(whole - prefixes, bound)
-        rows.append(
-            case(
-                "A7.1",
-                place,
-                "floating",
-                "difference of the loss nearest to its bound",
-                difference,
-                "<=",
-                most,
-                scope="conditioned",
-                bound_source=RUNNING_ERROR,
-                printed="0",
-                unit="nat",
-                headline=run is BLAS,
-                **named,
-            )
-        )
-        change = np.abs(unmasked - open_prefixes)
-        broken = {
-            "quantity": "largest difference between a loss and its prefix's",
-            "measured": change.max(),
-            "relation": ">=",
-            "expected": 100 * float(np.maximum(open_bound, bound).max()),
-            "bound_source": f"100 × {RUNNING_ERROR}",
-            "unit": "nat",
-            **named,
-        }
-        open_place = f"no mask, {tokens} positions"
-        rows += [
-            case("A7.1", open_place, "control", **broken),
-            case("A7.2", open_place, "floating", headline=first, **broken),
-            case(
-                "A7.2",
-                "the mask put back",
-                "control",
-                "difference of the loss nearest to its bound",
-                difference,
-                "<=",
-                most,
-                bound_source=RUNNING_ERROR,
-                unit="nat",
-                **named,
-            ),
-        ]
-        if first:
-            rows.append(
-                case(
-                    "A7.1",
-                    open_place,
-                    "control",
-                    bits,
-                    differing(unmasked, open_prefixes),
-                    ">=",
-                    1,
-                    bound_source="bit for bit",
-                    **named,
-                )
-            )
-    return rows
+    # Without a mask a prefix pass sees its prefix and no more: for its last position that is what the mask leaves.
+    passes = {causal: (np.asarray(losses(spec, weights, ids, run, causal)),
+                       prefix_losses(spec, weights, ids, run, causal)) for causal in (True, False)}  # fmt: skip
+
+    def bits(causal: bool = True) -> int:
+        return differing(*passes[causal])
+
+    def apart(causal: bool = True) -> float:
+        return float(np.abs(np.subtract(*passes[causal])).max())
+
+    ordered = run is SEQUENTIAL
+    here = told.of(by=routes.ARITHMETICS.get(run.name, routes.TORCH), against=PREFIXES, tokens=len(bound))
+    quantity = "positions whose loss differs in any bit from their prefix's"
+    here.prints(quantity, bits(), ZERO, scope="conditioned" if ordered else "stated", headline=ordered,
+                source="one fixed order of summation" if ordered else "kernels as shipped", key=f"bits_{run.name}")  # fmt: skip
+    if ordered:
+        means = [run.total(losses_[None])[0] / len(bound) for losses_ in passes[True]]
+        here.bitwise("mean losses whose bits differ", *means, scope="conditioned")
+        here.control("no mask", quantity, bits, {"causal": False}, exactly(0))
+    here.within("difference of the loss nearest to its bound", np.abs(np.subtract(*passes[True])), bound, unit="nat",
+                scope="conditioned", against=routes.BOUND, source=RUNNING_ERROR, key=f"apart_{run.name}")  # fmt: skip
+    largest, most = "largest difference between a loss and its prefix's", float(bound.max())
+    here.control("no mask", largest, apart, {"causal": False}, at_most(most), unit="nat")
+    far = PAST * float(np.maximum(open_bound, bound).max())
+    moved = here.of("A7.2", tried="no mask", unit="nat", source=f"{PAST} × {RUNNING_ERROR}")
+    moved.beyond(largest, apart(False), far, headline=ordered, key="open" if ordered else None)
+    moved.control("the mask", largest, partial(lambda causal=False: apart(causal)), {"causal": True}, at_least(far),
+                  at_most(most), key="masked" if ordered else None)  # fmt: skip
 
 
-def _right(spec: ModelSpec, weights: Any, windows: Any, causal: bool) -> Any:
-    """Share of the tokens of each window that have the largest logit: (windows,)."""
-    logits = decoder.forward(spec, weights, windows[:, :-1], BLAS, causal=causal)
-    return (logits.argmax(axis=-1) == windows[:, 1:]).mean(axis=-1)
+class Copying:
+    """A7.3: models from one initialisation, with the mask and without, read on windows that no training saw.
+
+    `answers` (like `ids`) are what is to be predicted: the next letters, or, shuffled, letters that no input shows.
+    """
+
+    def __init__(self, spec: ModelSpec, ids: Any, cut: int, training: dict[str, Any], seed: int):
+        self.spec, self.ids, self.cut, self.seed = spec, ids, cut, seed
+        self.options = {key: training[key] for key in ("length", "batch", "steps", "learning_rate")}
+        length = training["length"]
+        starts = np.arange(cut, len(ids) - length, length)
+        self.windows = starts[:, None] + np.arange(length + 1)
+        self.trained = cache(self._trained)
+
+    def answers(self, shuffled: bool) -> Any:
+        return np.random.Generator(np.random.PCG64([self.seed, 2])).permutation(self.ids) if shuffled else self.ids
+
+    def _trained(self, causal: bool, shuffled: bool = False) -> Any:
+        from transformer_ledger.reference.training import train
+
+        answers, start = self.answers(shuffled)[: self.cut], decoder.initial(self.spec, self.seed)
+        return train(self.spec, start, self.ids[: self.cut], causal=causal, seed=self.seed + 1, answers=answers,
+                     **self.options)  # fmt: skip
+
+    def right(self, weights: Any, causal: bool, shuffled: bool = False) -> Any:
+        """Share of the letters of each window that have the largest logit: (windows,)."""
+        logits = decoder.forward(self.spec, weights, self.ids[self.windows[:, :-1]], BLAS, causal=causal)
+        return (logits.argmax(axis=-1) == self.answers(shuffled)[self.windows[:, 1:]]).mean(axis=-1)
+
+    def gain(self, shuffled: bool = False) -> Any:
+        """Share right without the mask less with it, window by window, each model trained as it is read."""
+        open_, masked = (self.right(self.trained(causal, shuffled), causal, shuffled) for causal in (False, True))
+        return open_ - masked
+
+    def saved(self, alone: bool = False) -> Any:
+        """Loss with the mask less without it, window by window; `alone`: without it, but reading the prefix alone."""
+        ids, one = self.ids[self.windows], self.trained(False)
+        open_ = prefix_losses(self.spec, one, ids, BLAS, False) if alone else losses(self.spec, one, ids, BLAS, False)
+        return (losses(self.spec, self.trained(True), ids, BLAS) - open_).mean(axis=-1)
 
 
-def _untrained(
-    spec: ModelSpec, windows: Any, initialisations: int, confidence: float, seed: int
-) -> list[dict[str, Any]]:
-    """What the open future is worth to a model that has learned nothing."""
-    lower = LOWER.format(100 * confidence)
-    gains, masked, open_ = [], [], []
-    for index in range(initialisations):
-        weights = decoder.initial(spec, seed + 1 + index)
-        gains.append((_right(spec, weights, windows, False) - _right(spec, weights, windows, True)).mean())
-        masked.append(losses(spec, weights, windows, BLAS, causal=True).mean())
-        open_.append(losses(spec, weights, windows, BLAS, causal=False).mean())
-    place = f"untrained, {initialisations} initialisations"
-    rows = [
-        case(
-            "A7.3",
-            place,
-            "floating",
-            f"share of right predictions without the mask less with it, {lower}",
-            lower_end(gains, confidence),
-            ">=",
-            0,
-            bound_source=f"{INTERVAL}; a drawn head treats all characters alike, so 0 is what is left",
-        )
-    ]
-    guess = math.log(spec.vocabulary)
-    rows += [
-        case(
-            "A7.3",
-            f"{place}, {name}",
-            "floating",
-            f"mean loss, {lower}",
-            lower_end(found, confidence),
-            ">=",
-            guess,
-            scope="conditioned",
-            bound_source="ln V, the loss of guessing: nothing is predicted without training",
-            unit="nat",
-        )
-        for name, found in (("with the mask", masked), ("without the mask", open_))
-    ]
-    return rows
-
-
-def _trained(
-    spec: ModelSpec, ids: Any, windows: Any, training: dict[str, Any], confidence: float, seed: int
-) -> list[dict[str, Any]]:
-    """Two models from one initialisation, trained on the same windows with and without the mask."""
-    from transformer_ledger.reference.training import train
-
-    lower = LOWER.format(100 * confidence)
-    start = decoder.initial(spec, seed)
-    keys = ("length", "batch", "steps", "learning_rate")
-    options = {key: training[key] for key in keys} | {"seed": seed + 1}
-    masked = train(spec, start, ids, causal=True, **options)
-    open_ = train(spec, start, ids, causal=False, **options)
+def _future(
+    copying: Copying, initialisations: int, confidence: float, margin: float, better: float, told: Evidence
+) -> None:
+    """What seeing the future is worth to models without training and with it."""
+    spec, guess, windows = copying.spec, math.log(copying.spec.vocabulary), copying.ids[copying.windows]
+    drawn = [decoder.initial(spec, copying.seed + 1 + index) for index in range(initialisations)]
+    gains = [(copying.right(w, False) - copying.right(w, True)).mean() for w in drawn]
+    low, high = bounds.mean_interval(gains, confidence)
+    level = f"{100 * confidence:g} % {INTERVAL}"
+    quantity = "share of right predictions without the mask less with it"
+    here = told.of(by=routes.SAMPLES, against=routes.MARGIN, source=level)
+    untrained = here.of(tried="untrained", initialisations=initialisations)
+    untrained.beyond(f"{quantity}, lower end", low, better, key="untrained")
+    untrained.within(f"{quantity}, further end from 0", max(abs(low), abs(high)), margin, scope="conditioned",
+                     key="equivalent")  # fmt: skip
+    for name, causal in (("with the mask", True), ("without the mask", False)):
+        found = [losses(spec, w, windows, BLAS, causal).mean() for w in drawn]
+        untrained.beyond(f"mean loss {name}, lower end", bounds.mean_interval(found, confidence)[0], guess, unit="nat",
+                         scope="conditioned", against="ln V, the loss of guessing")  # fmt: skip
     # ASSUME losses of different windows of the held-out text count as independent.
-    with_mask = losses(spec, masked, windows, BLAS, causal=True).mean(axis=-1)
-    without = losses(spec, open_, windows, BLAS, causal=False).mean(axis=-1)
-    alone = prefix_losses(spec, open_, windows, BLAS, causal=False).mean(axis=-1)
-    gain = _right(spec, open_, windows, False) - _right(spec, masked, windows, True)
-    place = f"trained, {len(windows)} held-out windows of {windows.shape[1] - 1} characters"
-    guess = math.log(spec.vocabulary)
-    rows = [
-        case(
-            "A7.3",
-            place,
-            "floating",
-            f"mean loss {name}",
-            found.mean(),
-            "<=",
-            guess,
-            scope="conditioned",
-            bound_source="ln V, the loss of guessing",
-            unit="nat",
-            headline=True,
-        )
-        for name, found in (("with the mask", with_mask), ("without the mask", without))
-    ]
-    rows += [
-        case(
-            "A7.3",
-            place,
-            "floating",
-            f"{quantity}, {lower}",
-            lower_end(found, confidence),
-            ">=",
-            0,
-            scope="conditioned",
-            bound_source=INTERVAL,
-            unit=unit,
-        )
-        for quantity, found, unit in (
-            ("loss with the mask less without it", with_mask - without, "nat"),
-            ("share of right predictions without the mask less with it", gain, ""),
-        )
-    ]
-    rows.append(
-        case(
-            "A7.3",
-            f"{place}, trained without the mask and given the prefix alone",
-            "control",
-            f"its loss less that of the model trained with the mask, {lower}",
-            lower_end(alone - with_mask, confidence),
-            ">=",
-            0,
-            bound_source=f"{INTERVAL}; where there is no future to copy the advantage is gone",
-            unit="nat",
-        )
-    )
-    return rows
+    trained = here.of(tried="trained", windows=len(windows), length=windows.shape[1] - 1)
+    trained.beyond(f"{quantity}, lower end", bounds.mean_interval(copying.gain(), confidence)[0], better, headline=True,
+                   scope="conditioned", key="trained")  # fmt: skip
+    trained.beyond("loss with the mask less without it, lower end", bounds.mean_interval(copying.saved(), confidence)[0],
+                   margin, scope="conditioned", unit="nat")  # fmt: skip
+    for name, causal in (("with the mask", True), ("without the mask", False)):
+        found = losses(spec, copying.trained(causal), windows, BLAS, causal).mean()
+        trained.within(f"mean loss {name}", found, guess, scope="conditioned", unit="nat",
+                       against="ln V, the loss of guessing", key=f"loss_{name.split()[0]}")  # fmt: skip
+    trained.control("letters to be predicted shuffled", quantity, lambda **c: float(copying.gain(**c).mean()),
+                    {"shuffled": True}, at_least(better), between(-margin, margin), key="shuffled")  # fmt: skip
+    trained.control("given the prefix alone", "loss with the mask less without it",
+                    lambda **c: float(copying.saved(**c).mean()), {"alone": True}, at_least(margin), at_most(0),
+                    unit="nat", key="alone")  # fmt: skip
 
 
 def compute(
+    settings: Mapping[str, Any],
     architecture: dict[str, Any],
     tokens: int,
     initialisations: int,
     training: dict[str, Any],
     confidence: float,
+    margin: float,
+    better: float,
     seed: int,
     text: str,
 ) -> list[dict[str, Any]]:
@@ -312,17 +191,21 @@ def compute(
     kept from training. `architecture` lacks vocabulary and context, which the text gives; `training.layers` is the
     depth of A7.3's models. Raises ValueError where the text is too short.
     """
+    from transformer_ledger.reference.training import TORCH
+
     characters = sorted(set(text))
     ids = np.array([characters.index(character) for character in text])
     length = training["length"]
     cut = round(len(ids) * (1 - training["held_out"]))
-    starts = np.arange(0, len(ids) - cut - length, length)
-    if len(ids) <= tokens or cut <= length or len(starts) < 2:
+    if len(ids) <= tokens or cut <= length or len(ids) - cut <= 2 * length:
         raise ValueError(f"text: {len(ids)} characters are too few for {tokens} tokens and windows of {length}")
     keys = architecture | {"vocabulary": len(characters), "context": max(tokens, length)}
     spec = from_architecture("A7", keys)
+    told = Evidence("A7.1", settings)
+    _exact(tokens, seed, told)
+    for run in (SEQUENTIAL, BLAS, TORCH):
+        _passes(spec, decoder.initial(spec, seed), ids[: tokens + 1], run, told)
     small = from_architecture("A7.3", keys | {"layers": training["layers"]})
-    windows = ids[cut:][starts[:, None] + np.arange(length + 1)]
-    rows = _exact(tokens, seed) + _passes(spec, decoder.initial(spec, seed), ids[: tokens + 1], tokens)
-    rows += _untrained(small, windows, initialisations, confidence, seed)
-    return rows + _trained(small, ids[:cut], windows, training, confidence, seed)
+    copying = Copying(small, ids, cut, training, seed)
+    _future(copying, initialisations, confidence, margin, better, told.of("A7.3"))
+    return told.rows
