@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +17,6 @@ from transformer_ledger.report.parts import PARTS
 
 Rows = Sequence[Mapping[str, Any]]
 CACHE_DTYPE = "bf16"
-
-
-def keys(case: str) -> dict[str, str]:
-    """The `name=value` pairs in a case's text."""
-    return dict(re.findall(r"(\w+)=([^\s,;]+)", case))
 
 
 def powers(low: int, high: int) -> list[int]:
@@ -155,10 +149,9 @@ def saturation(rows: Rows) -> Markup | None:
     """Mean largest attention probability against d_k, scaled and unscaled."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        found = keys(row["case"])
-        if row["claim"] == "A4.3" and row["quantity"] == "mean largest probability" and "d_k" in found:
-            label = "q·k as it is" if "unscaled" in row["case"] else "q·k / √dₖ"
-            series.setdefault(label, []).append((float(found["d_k"]), row["measured"]))
+        if row["claim"] == "A4.3" and row["leg"] == "theorem" and row["quantity"] == "mean largest probability":
+            found = json.loads(row["parameters"])
+            series.setdefault(found["scores"], []).append((float(found["d_k"]), row["measured"]))
     series = {label: sorted(dict(points).items()) for label, points in series.items() if len(points) > 2}
     if not series:
         return None
@@ -185,10 +178,10 @@ def head_contributions(rows: Rows, most: int = 8) -> Markup | None:
     """Length of each head's contribution and its cosine to the whole output, for the most heads that fit."""
     shown: dict[int, dict[str, list[tuple[str, float]]]] = {}
     for row in rows:
-        heads = re.fullmatch(r"H=(\d+), head (\d+)", row["case"])
-        if row["claim"] == "A2.3" and heads and 1 < int(heads[1]) <= most:
-            kind = row["quantity"].split()[0]
-            shown.setdefault(int(heads[1]), {}).setdefault(kind, []).append((heads[2], row["measured"]))
+        found = json.loads(row["parameters"]) if row["claim"] == "A2.3" else {}
+        if "head" in found and 1 < found["heads"] <= most:
+            kind = row["key"].split("_")[0]  # length or cosine
+            shown.setdefault(found["heads"], {}).setdefault(kind, []).append((str(found["head"]), row["measured"]))
     if not shown:
         return None
     count = max(shown)
