@@ -169,7 +169,9 @@ def study() -> dict[str, Any]:
     classification = [
         _row(
             "study/classification",
+            key=change,
             change=change,
+            registered=decided,
             stated="schedule" if change == HOSTILE else decided,
             control=False,
             bounded_change=moved,

@@ -345,7 +345,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         holds | bool | | the sequences can be the source's and the loss a predictor's: the 99.9 % interval of source_loss over the sequences holds the floor, and excess is not below 0 by more than its own; null for training
     """),
     "study/classification": _columns("""
+        key | string | | the change by a name that does not move
         change | string | | what was changed in the one trained checkpoint
+        registered | string | | function or schedule, as registered before any run
         stated | string | | function or schedule as text B has it, empty where it names no such change
         control | bool | | no change at all, or a change that must be seen
         logit_change | float64 | | largest change over all held-out logits

@@ -201,6 +201,13 @@ CLAIMS: tuple[Claim, ...] = (
         "Averaging the key/value heads of a trained multi-head model into groups does not keep its function.",
         None,
         "confirmed",
+        why="The mean of several heads is a head that none of them was, so every query of the group meets other keys "
+        "and sums up other values. On the checkpoint that this run trained (held-out loss {loss:.3g}), averaging "
+        "moves a logit by {moved:.2g} times what rounding could explain, and the held-out loss rises by at least "
+        "{rise:.2g} nats a token. Only where the heads of a group are alike does the mean leave them as they are:"
+        " made alike first, the largest change is {alike:.2g} of its rounding bound.",
+        equation="mean(K₁, …, K_g) = K_i for every i only if K₁ = … = K_g; largest change / bound = {moved:.2g}, with "
+        "equal heads {alike:.2g}",
     ),
     Claim(
         "B6.1",
@@ -367,14 +374,33 @@ CLAIMS: tuple[Claim, ...] = (
         "Kernels of the FlashAttention kind save memory traffic; the number of arithmetic operations keeps its order.",
         None,
         "confirmed",
+        why="A blocked kernel multiplies every query with every key that it may see, as the dense form does: counted "
+        "on what runs, its full forward pass takes {operations} times the dense form's operations, and doubling "
+        "the length multiplies them by {growth}. What it leaves out is the T × T plane of scores, which the dense"
+        " form writes to memory and reads again. Counted with the fast memory of this setting, the causal forward"
+        " pass moves {traffic}, less than the dense form, whose largest tensor alone is {dense}. Attention that "
+        "really leaves pairs out, in runs of tokens that see themselves alone, grows by {local} only.",
+        equation="operations of scores and values 4·B·h·T²·d_h: factor {growth} when T doubles; scores 4·h·T² bytes in "
+        "fp32 = {dense:,} bytes",
     ),
     Claim(
         "B10.1",
         "Function or schedule",
         "classification",
-        "Each modern change is either a change of the model's function or a change of the order of execution.",
+        "Each of the modern changes that the text names is either a change of the model's function or a change of"
+        " the order of execution (checked for these changes on one trained checkpoint, not for all that there "
+        "could be).",
         None,
         "confirmed",
+        why="Before any run each change is registered as one of function or one of schedule. Both forms then run on "
+        "the same trained checkpoint. Two forms of one function differ by rounding alone, so no logit may move "
+        "past the rounding bounds of both; a change of function must move one at least 100 times as far. "
+        "{function:.0f} changes come out as function and {schedule:.0f} as schedule, all as registered. One "
+        "weight moved by one unit in its last place stays within the bound ({weight.unchanged:.2g} of it), and "
+        "moved by 2⁻¹⁰ it does not ({weight:.2g} times it).",
+        equation="max |logit after − logit before| / (bound before + bound after): rope {rope:.2g}, grouped queries "
+        "{gqa:.2g}, RMSNorm {rmsnorm:.2g}, gate {gated:.2g}; blocked {blocked:.2g}, fused {fused:.2g}, cache "
+        "{cache:.2g}",
     ),
     Claim(
         "B10.2",
@@ -383,5 +409,11 @@ CLAIMS: tuple[Claim, ...] = (
         "Putting rotary positions or grouped queries into an old checkpoint changes its scores.",
         None,
         "confirmed",
+        why="A checkpoint with learned positions has weights that expect positions in the inputs; with rotary "
+        "positions the queries and keys are turned instead. Averaging key heads gives other keys. Both change the"
+        " first layer's scores, at once and far past rounding: rotary positions by {rope:.2g} times the bound, "
+        "grouped queries by {gqa:.2g} times. Where the heads of each group are made alike first, averaging "
+        "changes nothing ({gqa_equal:.2g} of the bound).",
+        equation="max |score after − score before| / bound = {rope:.2g} (rotary positions), {gqa:.2g} (grouped queries)",
     ),
 )

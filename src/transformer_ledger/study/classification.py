@@ -52,12 +52,18 @@ class Form:
 
 @dataclass(frozen=True)
 class Change:
-    """A named change from one form to another. `stated` is what text B calls it, empty where it names no such change."""
+    """A change from one form to another, by key and in words.
 
+    `registered` is what it should turn out to be, function or schedule, written down before any run; `stated` says
+    whether text B names the change. A control is a change that shows what the bound can see.
+    """
+
+    key: str
     name: str
     before: Form
     after: Form
-    stated: str = ""
+    registered: str
+    stated: bool = True
     control: bool = False
 
 
@@ -176,6 +182,14 @@ def stored_as(weights: Weights, dtype: str) -> Weights:
     return {name: tensor.to(DTYPES[dtype]).to(tensor.dtype) for name, tensor in weights.items()}
 
 
+def moved(weights: Weights, by: float | None = None) -> Weights:
+    """fp64 weights with the first one of the head moved, by one unit in its last place where `by` is None."""
+    out = {name: tensor.double() for name, tensor in weights.items()}
+    head = out["head.weight"]
+    head[0, 0] = torch.nextafter(head[0, 0], head.new_tensor(torch.inf)) if by is None else head[0, 0] + by
+    return out
+
+
 def build(form: Form) -> Decoder:
     """The decoder that runs `form`."""
     with torch.device("meta"):
@@ -281,29 +295,59 @@ def changes(checkpoint: Checkpoint, kv_heads: int, blocks: Mapping[str, int], se
         return dataclasses.replace(base, **fields)
 
     heads = spec.layers[0][1].attention.kv_heads
-    return [
-        Change("no change", base, base, control=True),
-        Change("learned → RoPE", base, Form(*with_rope(spec, weights)), "function"),
-        Change(f"{heads} → {kv_heads} key/value heads, mean-pooled", base, grouped, "function"),
-        Change("LayerNorm → RMSNorm", base, Form(*with_rms_norm(spec, weights)), "function"),
-        Change("GELU → gated, equal budget", base, Form(*with_gate(spec, weights, seed)), "function"),
-        Change("dense → blocked", base, form(attend=blocked(cut)), "schedule"),
-        Change("dense → fused", base, form(attend=fused), "schedule"),
+    merged, averaged_ = form(attend=blocked(cut)), form(attend=averaged(cut))
+    backwards = form(attend=blocked(dataclasses.replace(cut, backwards=True)))
+    alike = Form(spec, heads_made_equal(spec, weights, kv_heads))
+    stored, cached = form(weights=stored_as(weights, "bf16"), stored="bf16"), form(cache=ARITHMETIC)
+    function, schedule = "function", "schedule"
+    text = [
+        Change("rope", "learned → RoPE", base, Form(*with_rope(spec, weights)), function),
+        Change("gqa", f"{heads} → {kv_heads} key/value heads, mean-pooled", base, grouped, function),
+        Change("rmsnorm", "LayerNorm → RMSNorm", base, Form(*with_rms_norm(spec, weights)), function),
+        Change("gated", "GELU → gated, equal budget", base, Form(*with_gate(spec, weights, seed)), function),
+        Change("blocked", "dense → blocked", base, merged, schedule),
+        Change("fused", "dense → fused", base, form(attend=fused), schedule),
+        Change("backwards", "blocks read backwards", merged, backwards, schedule),
         Change(
-            "blocks read backwards",
-            form(attend=blocked(cut)),
-            form(attend=blocked(dataclasses.replace(cut, backwards=True))),
-            "schedule",
+            "broadcast",
+            "expanded → broadcast keys and values",
+            dataclasses.replace(grouped, attend=expanded),
+            grouped,
+            schedule,
         ),
-        Change(
-            "expanded → broadcast keys and values", dataclasses.replace(grouped, attend=expanded), grouped, "schedule"
-        ),
-        Change("no cache → cache", base, form(cache=ARITHMETIC), "schedule"),
-        Change("arithmetic fp64 → fp32", base, form(dtype="fp32")),
-        Change("weights stored in bf16", base, form(weights=stored_as(weights, "bf16"), stored="bf16")),
-        Change("cache stored in bf16", form(cache=ARITHMETIC), form(cache="bf16")),
-        Change("blocks averaged, not merged", base, form(attend=averaged(cut)), "function", control=True),
+        Change("cache", "no cache → cache", base, cached, schedule),
     ]
+    types = [
+        Change("fp32", "arithmetic fp64 → fp32", base, form(dtype="fp32"), schedule, False),
+        Change("bf16", "weights stored in bf16", base, stored, function, False),
+        Change("cache_bf16", "cache stored in bf16", cached, form(cache="bf16"), function, False),
+    ]
+    controls = [
+        Change("none", "no change", base, base, schedule, False, True),
+        Change("averaged", "blocks averaged, not merged", base, averaged_, function, False, True),
+        Change(
+            "gqa_equal",
+            "key/value heads alike, then mean-pooled",
+            alike,
+            Form(*with_groups(spec, alike.weights, kv_heads)),
+            schedule,
+            False,
+            True,
+        ),
+        Change(
+            "ulp",
+            "one weight moved by one unit in its last place",
+            base,
+            form(weights=moved(weights)),
+            schedule,
+            False,
+            True,
+        ),
+        Change(
+            "weight", "one weight moved by 2⁻¹⁰", base, form(weights=moved(weights, 2.0**-10)), function, False, True
+        ),
+    ]
+    return [*text, *types, *controls]
 
 
 def parameters_changed(before: Weights, after: Weights) -> int:
@@ -442,8 +486,10 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
         low, high = bounds.mean_interval(new_loss - old_loss, confidence)
         out.append(
             {
+                "key": change.key,
                 "change": change.name,
-                "stated": change.stated,
+                "stated": change.registered if change.stated else "",
+                "registered": change.registered,
                 "control": change.control,
                 "logit_change": float((new - old).abs().max()),
                 "bounded_change": moved,

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, at_least, at_most, exactly
 from transformer_ledger.formulas import matmul as formulas
 from transformer_ledger.timing.attention import PRODUCTS
 
-FAR = 100
 METHODS = ("naive", "blocked")
 
 
@@ -78,63 +78,63 @@ def _local(length: int, heads: int, head_dim: int, width: int, seed: int) -> Cal
     return lambda: study.naive(cut[0], cut[1], cut[2], False)
 
 
-def _count_rows(
-    length: int, heads: int, head_dim: int, blocks: Any, fast_bytes: int, seed: int
-) -> list[dict[str, Any]]:
+def counts(rows: Evidence, length: int, heads: int, head_dim: int, blocks: Any, fast_bytes: int, seed: int) -> None:
     """Operations and traffic at a length and at twice the length."""
-    found = {
-        (T, *key): counted(run, fast_bytes)
-        for T in (length, 2 * length)
-        for key, run in _ways(T, heads, head_dim, blocks, seed).items()
-    }
-    where = f"{heads} heads of {head_dim}, T {length}"
-    rows = []
+    ways = {T: _ways(T, heads, head_dim, blocks, seed) for T in (length, 2 * length)}
+    found = {(T, *key): counted(run, fast_bytes) for T, runs in ways.items() for key, run in runs.items()}
+    plane = heads * length * length * 4
     for way, products in zip(("forward", "forward and backward"), PRODUCTS["blocked"], strict=True):
         for causal in (False, True):
-            mask = "causal" if causal else "full"
-            dense, cut = (found[length, method, way, causal] for method in METHODS)
-            twice = found[2 * length, "blocked", way, causal]
+
+            def figure(
+                name: str, method: str = "blocked", T: int = length, way: str = way, causal: bool = causal
+            ) -> int:
+                return found[T, method, way, causal][name]
+
             whole = products * formulas.scores(B=1, T=length, S=length, h=heads, d_h=head_dim)
             least = products * formulas.scores_causal(B=1, T=length, h=heads, d_h=head_dim)
-            named: dict[str, Any] = {"backend": "torch", "unit": "FLOP"}
+            here = rows.of(
+                tried=f"{way}, {'causal' if causal else 'full'}", heads=heads, head_dim=head_dim, length=length
+            )
+            flops, shown = here.of(unit="FLOP", by=routes.COUNTER, against=routes.FORMULA), way == "forward"
             if causal:
-                rows.append(
-                    case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "operations, against the causal pairs' and all pairs'",
-                         cut["flops"], "in", (least, whole), **named)
-                )  # fmt: skip
+                flops.inside(
+                    "operations, against the causal pairs' and all pairs'", figure("flops"), least, whole, leg="exact"
+                )
             else:
-                rows += [
-                    case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", f"operations, against {products} products of all pairs",
-                         cut["flops"], "==", whole, **named),
-                    case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "operations, against the dense form's", cut["flops"],
-                         ">=", dense["flops"], **named),
-                    case("B9.1", f"blocked, {way}, {mask}, {where} and twice that", "exact", "growth of the operations",
-                         Fraction(twice["flops"], cut["flops"]), "==", 4, headline=way == "forward", **{**named, "unit": ""}),
-                ]  # fmt: skip
-            rows += [
-                case("B9.1", f"blocked, {way}, {mask}, {where}", "exact",
-                     f"traffic, where the dense form's is {dense['traffic']:,} bytes", cut["traffic"], "<=",
-                     dense["traffic"] - 1, bound_source="less than the dense form's", unit="byte", backend="torch",
-                     headline=causal and way == "forward"),
-                case("B9.1", f"blocked, {way}, {mask}, {where}", "exact", "largest tensor, against the plane of scores",
-                     cut["largest"], "<=", heads * length * length * 4 // 2, bound_source="half of 4·h·T² bytes", unit="byte",
-                     backend="torch"),
-            ]  # fmt: skip
-    dense = found[length, "naive", "forward", True]
-    rows.append(
-        case("B9.1", f"dense, forward, causal, {where}", "control", "largest tensor, against the plane of scores", dense["largest"],
-             ">=", heads * length * length * 4, unit="byte", backend="torch")
-    )  # fmt: skip
-    width = length // 4
-    local = [counted(_local(T, heads, head_dim, width, seed), fast_bytes)["flops"] for T in (length, 2 * length)]
-    rows.append(
-        case("B9.1", f"every run of {width} tokens by itself, {where} and twice that", "control", "growth of the operations",
-             Fraction(local[1], local[0]), "==", 2, backend="torch")
-    )  # fmt: skip
-    return rows
+                flops.equal("operations, against products of all pairs", figure("flops"), whole, products=products)
+                ratio = Fraction(figure("flops"), figure("flops", "naive"))
+                here.beyond("operations over the dense form's", ratio, 1, by=routes.COUNTER, against="the dense form", leg="exact",
+                            key="operations" if shown else None)  # fmt: skip
+            bytes_ = here.of(unit="byte", by="bytes moved, counted")
+            bytes_.inside("traffic", figure("traffic"), 0, figure("traffic", "naive") - 1, leg="exact", against="the dense form",
+                          source="less than the dense form's", headline=causal and shown,
+                          key="traffic" if causal and shown else None)  # fmt: skip
+            bytes_.inside(
+                "largest tensor",
+                figure("largest"),
+                0,
+                plane // 2,
+                source="half of 4·h·T² bytes",
+                against=routes.FORMULA,
+            )
+            bytes_.control("the dense form", "largest tensor", lambda method="blocked", figure=figure: figure("largest", method),
+                           {"method": "naive"}, at_most(plane // 2), at_least(plane), source="4·h·T² bytes", against=routes.FORMULA,
+                           key="dense" if causal and shown else None)  # fmt: skip
+
+    def growth(width: int | None = None) -> Fraction:
+        """Operations at twice the length over those at the length; of runs of `width` tokens that see themselves alone."""
+        cut = [found[T, "blocked", "forward", False] if width is None else
+               counted(_local(T, heads, head_dim, width, seed), fast_bytes) for T in (length, 2 * length)]  # fmt: skip
+        return Fraction(cut[1]["flops"], cut[0]["flops"])
+
+    order = rows.of(by=routes.COUNTER, against=routes.FORMULA, heads=heads, head_dim=head_dim, length=length)
+    order.equal("growth of the operations when the length doubles", growth(), 4, headline=True, key="growth")
+    order.control(f"every run of {length // 4} tokens by itself", "growth of the operations", growth, {"width": length // 4},
+                  exactly(4), exactly(2), key="local")  # fmt: skip
 
 
-def _bound_rows(small: Mapping[str, Any], blocks: Any, seed: int) -> list[dict[str, Any]]:
+def bounded(rows: Evidence, small: Mapping[str, Any], blocks: Any, seed: int) -> None:
     """The blocked form gives the dense form's output within the rounding of both; blocks averaged do not."""
     import torch
 
@@ -153,35 +153,33 @@ def _bound_rows(small: Mapping[str, Any], blocks: Any, seed: int) -> list[dict[s
         name: run.array(np.eye(int(ends[-1]))[:, a:b])
         for name, a, b in zip(("query", "key", "value"), ends, ends[1:], strict=False)
     }
-    rows = []
+
+    def blockwise_averages(q: Any, k: Any, v: Any, causal: bool) -> Any:
+        hidden = ~torch.as_tensor(decoder.visibility(T, causal))
+        wide = [x.repeat_interleave(h // h_kv, 1) for x in (k, v)]
+        return averaged(blocks)(None, q, *wide, d_h**-0.5, lambda *a: hidden).unflatten(-1, (h, d_h)).transpose(1, 2)
+
+    methods = {**study.methods(blocks), "averaged": blockwise_averages}
     for causal in (False, True):
-        visible = decoder.visibility(T, causal)
-        own = Attention(h, h_kv, d_h)
-        x = run.array(np.concatenate(joined, 1))
-        bound = decoder.attention(x, weights, own, visible, lambda y: y, run)[0].error  # (T, h·d_h)
+        x, own = run.array(np.concatenate(joined, 1)), Attention(h, h_kv, d_h)
+        limit = (
+            2 * decoder.attention(x, weights, own, decoder.visibility(T, causal), lambda y: y, run)[0].error
+        )  # (T, h·d_h)
         dense = study.naive(q, k, v, causal)
-        where = f"{h} heads of {d_h} over {h_kv}, T {T}, {'causal' if causal else 'full'}, fp64"
+
+        def apart(method: str = "blocked", causal: bool = causal, dense: Any = dense) -> Any:
+            return (methods[method](q, k, v, causal) - dense)[0].transpose(0, 1).flatten(1).abs().numpy()
+
+        here = rows.of(by=routes.TORCH, against="the dense form", source="2 × running error bound", heads=h, kv_heads=h_kv,
+                       head_dim=d_h, tokens=T, causal=causal)  # fmt: skip
         for name in ("blocked", "fused"):
-            apart = (study.methods(blocks)[name](q, k, v, causal) - dense)[0].transpose(0, 1).flatten(1)
-            moved, most = bounds.nearest(apart.numpy(), 2 * bound)
-            rows.append(
-                case("B9.1", f"{name}, {where}", "floating", "output nearest to its bound: distance from the dense form", moved, "<=",
-                     most, bound_source="2 × running error bound", backend="torch")
-            )  # fmt: skip
-    hidden = ~torch.as_tensor(visible)
-    g = h // h_kv
-    wrong = averaged(blocks)(
-        None, q, k.repeat_interleave(g, 1), v.repeat_interleave(g, 1), d_h**-0.5, lambda *a: hidden
-    )
-    off = (wrong[0] - dense[0].transpose(0, 1).flatten(1)).abs().numpy()
-    rows.append(
-        case("B9.1", f"blocks averaged, not merged, {where}", "control", "largest distance from the dense form", off.max(), ">=",
-             FAR * 2 * bound.max(), bound_source=f"{FAR} × 2 × running error bound", backend="torch")
-    )  # fmt: skip
-    return rows
+            here.within("output nearest to its bound: distance from the dense form", apart(name), limit, tried=name)
+        here.control("blocks averaged, not merged", "largest distance from the dense form",
+                     lambda apart=apart, **more: apart(**more).max(), {"method": "averaged"}, at_most(limit.max()))  # fmt: skip
 
 
 def compute(
+    settings: Mapping[str, Any],
     heads: int,
     head_dim: int,
     length: int,
@@ -200,5 +198,7 @@ def compute(
     from transformer_ledger.executed.blocked_attention import Blocks
 
     torch.set_num_threads(1)
-    rows = _count_rows(length, heads, head_dim, Blocks(**blocks), fast_bytes, seed)
-    return rows + _bound_rows(small, Blocks(**small["blocks"]), seed)
+    rows = Evidence("B9.1", settings)
+    counts(rows, length, heads, head_dim, Blocks(**blocks), fast_bytes, seed)
+    bounded(rows, small, Blocks(**small["blocks"]), seed)
+    return rows.rows

@@ -1,7 +1,7 @@
 """B5.5: averaging the key/value heads of a trained multi-head model into groups does not keep its function.
 
-The model is the checkpoint that the pipeline trained. It is restored and evaluated again first, bit for bit. The control
-makes the heads of every group equal before they are averaged: then, and then only, nothing may move.
+The model is the checkpoint that the pipeline trained, restored and evaluated again first. Where the heads of every group
+are made alike before they are averaged, then, and then only, nothing may move.
 """
 
 from __future__ import annotations
@@ -12,43 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from transformer_ledger import bounds
-from transformer_ledger.cases import case
+from transformer_ledger import bounds, routes
+from transformer_ledger.evidence import PAST, Evidence, at_least, at_most, exactly
 
 BOUND = "running error bounds of both models, fp64"
-FAR = 100
 
 
-def _restored(known: Any) -> list[dict[str, Any]]:
-    """The restored checkpoint is the model that was trained, and it was trained."""
+def restored(rows: Evidence, known: Any) -> None:
+    """The restored checkpoint is the model that was trained, bit for bit, and it was trained."""
     import torch
 
     from transformer_ledger.study.checkpoint import logits_hash
     from transformer_ledger.study.training import evaluate
 
-    model = known.model()
-    differ = int(logits_hash(model, known.held_out) != known.logits_hash)
-    losses = {kind: float(loss.mean()) for kind, loss in evaluate(model, known.held_out).items()}
-    with torch.no_grad():
-        next(model.parameters()).view(-1)[0] += 2.0**-10  # the first number of the first tensor
-    spoilt = int(logits_hash(model, known.held_out) != known.logits_hash)
-    return [
-        case("B5.5", "checkpoint restored", "exact", "held-out logits with another hash than after the training", differ,
-             "bitwise", 0, backend="torch"),
-        case("B5.5", "checkpoint restored, one weight moved by 2⁻¹⁰", "control", "held-out logits with another hash", spoilt,
-             ">=", 1, backend="torch"),
-        *(
-            case("B5.5", f"checkpoint restored, {kind}", "exact", "held-out loss", loss, "==", known.losses[kind],
-                 bound_source="as it was after the training", unit="nat/token", backend="torch")
-            for kind, loss in losses.items()
-        ),
-        case("B5.5", "the checkpoint is a trained one", "floating", "mean held-out loss", float(np.mean(list(losses.values()))),
-             "<=", math.log(known.source.tokens) / 2, bound_source="half the loss of a uniform guess among the tokens in use",
-             unit="nat/token", backend="torch"),
-    ]  # fmt: skip
+    def differ(by: float = 0.0) -> int:
+        model = known.model()
+        with torch.no_grad():
+            next(model.parameters()).view(-1)[0] += by  # the first number of the first tensor
+        return int(logits_hash(model, known.held_out) != known.logits_hash)
+
+    here = rows.of(tried="checkpoint restored", against="the model after its training")
+    here.repetition("held-out logits with another hash", differ(), 0)
+    here.control("one weight moved by 2⁻¹⁰", "held-out logits with another hash", differ, {"by": 2.0**-10}, exactly(0))
+    losses = {kind: float(loss.mean()) for kind, loss in evaluate(known.model(), known.held_out).items()}
+    for kind, loss in losses.items():
+        here.repetition("held-out loss", loss, known.losses[kind], data=kind, unit="nat/token")
+    rows.within("mean held-out loss", np.mean(list(losses.values())), math.log(known.source.tokens) / 2, unit="nat/token",
+                source="half the loss of a uniform guess among the tokens in use", key="loss")  # fmt: skip
 
 
 def compute(
+    settings: Mapping[str, Any],
     checkpoint: str,
     kv_heads: Sequence[int],
     equal: int,
@@ -58,7 +52,7 @@ def compute(
 ) -> list[dict[str, Any]]:
     """Rows of B5.5, from the checkpoint at the path `checkpoint`.
 
-    `kv_heads`: numbers of heads to average into; `equal`: the number whose groups are made equal first in the control;
+    `kv_heads`: numbers of heads to average into; `equal`: the number whose groups are made alike first in the control;
     `blocks`, `bounded` and `confidence` as in study.classification.
     """
     import torch
@@ -71,28 +65,26 @@ def compute(
     known = restore(checkpoint)
     bench = study.Bench(known, bounded["sequences"], bounded["tokens"], blocks)
     base = study.Form(known.spec, known.weights)
+    alike = study.Form(known.spec, study.heads_made_equal(known.spec, known.weights, equal))
+    rows = Evidence("B5.5", settings, by=routes.MODULE)
+    restored(rows, known)
+
+    def change(before: study.Form = base, number: int = equal) -> float:
+        """Largest change of a logit over the bound of both models."""
+        moved, bound = bench.change(before, study.Form(*study.with_groups(before.spec, before.weights, number)))
+        return moved / bound
+
     ids = np.concatenate([known.held_out.ids[kind] for kind in KINDS])
     old = study.sequence_losses(base, ids)
     heads = known.spec.layers[0][1].attention.kv_heads
-    named: dict[str, Any] = {"backend": "torch"}
-    quantity = "logit that changed most against its bound: its change"
-    rows = _restored(known)
+    quantity = "largest change of a logit over its bound"
     for number in kv_heads:
+        here, named = rows.of(heads=heads, kv_heads=number), number == equal
+        here.beyond(quantity, change(number=number), PAST, source=BOUND, headline=named, key="moved" if named else None)
         after = study.Form(*study.with_groups(known.spec, known.weights, number))
-        moved, bound = bench.change(base, after)
-        where = f"{heads} heads averaged into {number}"
-        low, high = bounds.mean_interval(study.sequence_losses(after, ids) - old, confidence)
-        rows += [
-            case("B5.5", where, "floating", quantity, moved, ">=", FAR * bound, bound_source=f"{FAR} × {BOUND}",
-                 headline=number == equal, **named),
-            case("B5.5", where, "floating", f"lower end of the {confidence} interval of the held-out loss's rise", low, ">=",
-                 0.0, bound_source=f"no rise; upper end {high:.3g}", unit="nat/token", **named),
-        ]  # fmt: skip
-    same = study.Form(known.spec, study.heads_made_equal(known.spec, known.weights, equal))
-    grouped = study.Form(*study.with_groups(same.spec, same.weights, equal))
-    moved, bound = bench.change(same, grouped)
-    rows.append(
-        case("B5.5", f"heads of {equal} groups made equal, then averaged", "control", quantity, moved, "<=", bound,
-             bound_source=BOUND, **named)
-    )  # fmt: skip
-    return rows
+        low, _ = bounds.mean_interval(study.sequence_losses(after, ids) - old, confidence)
+        here.beyond("lower end of the interval of the held-out loss's rise", low, 0.0, source="no rise", unit="nat/token",
+                    confidence=confidence, key="rise" if named else None)  # fmt: skip
+    rows.control("the heads of each group made alike first", quantity, change, {"before": alike}, at_least(PAST), at_most(1),
+                 source=BOUND, heads=heads, kv_heads=equal, key="alike")  # fmt: skip
+    return rows.rows

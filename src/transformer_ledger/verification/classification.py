@@ -1,67 +1,60 @@
-"""B10: each change of a trained checkpoint is a change of its function or of its schedule, and which one is measured."""
+"""B10: each change of a trained checkpoint is a change of its function or of its schedule, as registered before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import PAST, Evidence, at_least, at_most
 
-LARGEST = "logit that changed most against its bound: its change"
 BOUND = "running error bounds of both forms, fp64"
-FAR = 100  # times the bound: a change of function stands this far off, or the two kinds would not be apart
+SCORES = ("rope", "gqa")
+"""Changes that B10.2 speaks of."""
 
 
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One change: within its bound, or far beyond it, as the text says; either, where the text says nothing."""
-    named: dict[str, Any] = {"bound_source": BOUND, "backend": "torch"}
-    where, moved, bound = row["change"], row["bounded_change"], row["bound"]
-    if row["control"] and not row["stated"]:
-        return case("B10.1", where, "control", "largest change of all held-out logits", row["logit_change"], "==", 0.0)
-    beyond = row["stated"] == "function" or (not row["stated"] and row["decided"] == "function")
-    leg = "control" if row["control"] else "floating"
-    if beyond:
-        return case(
-            "B10.1", where, leg, LARGEST, moved, ">=", FAR * bound, **{**named, "bound_source": f"{FAR} × {BOUND}"}
-        )
-    return case("B10.1", where, leg, LARGEST, moved, "<=", bound, **named)
+def compute(settings: Mapping[str, Any], study: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of B10.1 and B10.2 from the rows of study/classification."""
+    by_key = {row["key"]: row for row in study["classification"]}
+    rows = Evidence("B10.1", settings, by=routes.MODULE, source=BOUND)
 
+    def logits(key: str) -> float:
+        """Largest change of a logit over its bound."""
+        return float(by_key[key]["change_to_bound"])
 
-def compute(study: Mapping[str, Sequence[Mapping[str, Any]]], scores: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of B10.1 and B10.2 from the rows of study/classification.
+    def scores(key: str) -> float:
+        return float(by_key[key]["score_change"] / by_key[key]["score_bound"])
 
-    `scores` are beginnings of the names of the changes that B10.2 speaks of.
-    """
-    rows = study["classification"]
-    found = [_row(row) for row in rows]
-    changes = [row for row in rows if not row["control"]]
-    for decided in ("function", "schedule"):
-        count = sum(row["decided"] == decided for row in changes)
-        found.append(case("B10.1", "all changes", "exact", f"changes of {decided}", count, ">=", 1, headline=True))
-    neither = sum(row["decided"] not in ("function", "schedule") for row in changes)
-    found.append(case("B10.1", "all changes", "exact", "changes that are neither", neither, "==", 0))
-    for row in rows:
-        asked = any(row["change"].startswith(name) for name in scores)
-        if not asked and not (row["control"] and not row["stated"]):
-            continue
-        named: dict[str, Any] = {"backend": "torch", "bound_source": f"{FAR} × {BOUND}"}
-        if asked:
-            quantity = "attention score of the first layer that changed most against its bound: its change"
-            found += [
-                case("B10.2", row["change"], "floating", quantity, row["score_change"], ">=", FAR * row["score_bound"],
-                     headline=True, **named),
-                case("B10.2", row["change"], "floating", LARGEST, row["bounded_change"], ">=", FAR * row["bound"], **named),
-            ]  # fmt: skip
+    quantity = "largest change of a logit over its bound"
+    changes = [row for row in by_key.values() if not row["control"]]
+    for row in changes:
+        one = rows.of(tried=row["change"], registered=row["registered"], key=row["key"])
+        if row["registered"] == "function":
+            one.beyond(quantity, logits(row["key"]), PAST)
         else:
-            found.append(
-                case(
-                    "B10.2",
-                    row["change"],
-                    "control",
-                    "largest change of the first layer's scores",
-                    row["score_change"],
-                    "==",
-                    0.0,
-                )
-            )
-    return found
+            one.within(quantity, logits(row["key"]), 1)
+    for name in ("function", "schedule"):
+        found = sum(row["decided"] == name for row in changes)
+        wanted = sum(row["registered"] == name for row in changes)
+        rows.equal(f"changes of {name}", found, wanted, against="registered before", headline=True, key=name)
+    for key, change, kept in (("averaged", "blocks averaged, not merged", "blocked"),
+                              ("weight", "moved by 2⁻¹⁰ in place of one unit in its last place", "ulp")):  # fmt: skip
+        rows.control(
+            change,
+            quantity,
+            lambda key=kept: logits(key),
+            {"key": key},
+            at_most(1),
+            tried=by_key[kept]["change"],
+            key=key,
+        )
+
+    asked = rows.of("B10.2")
+    for key in SCORES:
+        here = asked.of(tried=by_key[key]["change"])
+        here.beyond("largest change of a first layer's score over its bound", scores(key), PAST, headline=True, key=key)
+        here.beyond(quantity, logits(key), PAST)
+    asked.control("the heads of each group made alike first", "largest change of a first layer's score over its bound",
+                  lambda key="gqa": scores(key), {"key": "gqa_equal"}, at_least(PAST), at_most(1), key="gqa_equal",
+                  tried=by_key["gqa"]["change"])  # fmt: skip
+    return rows.rows
