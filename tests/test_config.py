@@ -515,8 +515,8 @@ WRONG_OVERLAYS = [
         "[2, 4, 6] does not rise so; allowed: each twice the one before",
     ),
     (
-        "verification: {online_softmax: {printed: {blocks: [[0, 1], [2, 4]]}}}",
-        "verification.online_softmax.printed.blocks",
+        "experiment: {blocked_softmax: {printed: {blocks: [[0, 1], [2, 4]]}}}",
+        "experiment.blocked_softmax.printed.blocks",
         "[[0, 1], [2, 4]] does not fit scores [1000.0, 1001.0, 999.0, 1002.0]; "
         "allowed: blocks that follow one another from 0 to the number of scores",
     ),
