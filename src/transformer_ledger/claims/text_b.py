@@ -16,6 +16,12 @@ CLAIMS: tuple[Claim, ...] = (
         "parameters in N layers.",
         "2Vd + Cd + N(4d² + 2df + f + 5d) + 2d",
         "confirmed",
+        why="Every part of the decoder has its term: the token table and the output layer Vd each, the position table Cd; "
+        "in each layer four d × d maps in attention, two d × f maps with biases f and d in the feed-forward, and two "
+        "LayerNorms of 2d numbers; and a final LayerNorm of 2d. The ledger's rows, added up in symbols, are this "
+        "formula, and PyTorch decoders of several shapes hold exactly so many numbers. With biases in attention, or "
+        "with one table for both ends, the number is another.",
+        equation="P = 2Vd + Cd + N(4d² + 2df + f + 5d) + 2d; the largest decoder counted: {parameters:,}",
     ),
     Claim(
         "B1.2",
@@ -25,6 +31,12 @@ CLAIMS: tuple[Claim, ...] = (
         "position table.",
         None,
         "confirmed",
+        why="The same weights are applied at every position, so a longer input needs no further weights. The formula does "
+        "not contain T, and one decoder counts the same parameters at every length it ran. What limits the length is "
+        "C, the number of rows of the position table, which is fixed when the model is built. If the table had one "
+        "row for each token of the input, the decoders for different lengths would have {sized_by_T:g} different "
+        "counts.",
+        equation="∂P/∂T = 0, ∂P/∂C = d",
     ),
     Claim(
         "B1.3",
@@ -34,6 +46,11 @@ CLAIMS: tuple[Claim, ...] = (
         "with the square of the length.",
         "[B, h, T, T]",
         "confirmed",
+        why="Each of h heads weighs T keys for each of T queries, in each of B sequences: one number for every query and "
+        "key. The tensor is read from a running attention, its shape and its bytes. Where T doubles it is {growth:g} "
+        "times as large. A fused kernel gives the same output without ever holding this tensor: its largest tensor "
+        "grows {fused:g} times.",
+        equation="bytes = B·h·T²·b; (2T)² / T² = {growth:g}",
     ),
     Claim(
         "B2.1",
@@ -43,15 +60,28 @@ CLAIMS: tuple[Claim, ...] = (
         "the two moments.",
         "16",
         "confirmed",
+        why="An fp32 number takes 4 bytes. After one AdamW step each parameter has a weight, a gradient and two running "
+        "averages of the gradient, one of its values and one of their squares: four numbers. The bytes are read from "
+        "the storage of the real tensors. PyTorch also keeps one step counter for each tensor, here {step} in all, "
+        "which the 16 leaves out. SGD without momentum keeps no averages and so {sgd:g} bytes.",
+        equation="4 (weight) + 4 (gradient) + 4 + 4 (moments) = {adamw:g} bytes/parameter",
     ),
     Claim(
         "B2.2",
         "Training state",
         "training_state",
-        "Sixteen bytes a parameter is not a law: other recipes keep other amounts, and activations, batches, "
-        "work space and the allocator's reserve are not part of it.",
+        "Sixteen bytes a parameter is not a law: mixed precision and other recipes can keep other amounts, and "
+        "activations, batches, work space and the allocator's reserve are not part of it.",
         None,
         "confirmed",
+        why="How much a parameter takes depends on the types and on the optimiser. With every item in bf16 AdamW keeps "
+        "{bf16.unchanged:g} bytes, with every item in fp32 {bf16:g}. Of the {recipes:g} recipes that ran, {other:g} "
+        "keep another amount than 16; nothing is said of recipes that did not run. Some differ in kind and still keep "
+        "16: bf16 weights and gradients with an fp32 copy of the weights and fp32 moments are 2 + 2 + 4 + 8. What the "
+        "forward pass saves for the backward pass comes on top and grows with the batch: {activations_1} for one "
+        "sequence, {activations_4} for four.",
+        equation="bytes a parameter = weight + copy of the weight + gradient + moments; AdamW: 4 · 2 = {bf16.unchanged:g} in "
+        "bf16, 4 · 4 = {bf16:g} in fp32",
     ),
     Claim(
         "B3.1",
@@ -61,6 +91,13 @@ CLAIMS: tuple[Claim, ...] = (
         "4BTdf for the feed-forward and 4BT²d for scores and weighted values.",
         "8BTd², 4BTdf, 4BT²d",
         "confirmed",
+        why="A map from m to n numbers is mn multiply-adds for each of BT tokens, which is 2mn FLOPs. Four d × d "
+        "projections make 8d², two d × f maps make 4df. The scores compare each of T queries with T keys of d numbers "
+        "in all heads together, and the weighted values do the same once more: 4T²d for each sequence. PyTorch's "
+        "counter finds exactly these numbers in our decoder at every batch and length that ran; the output layer adds "
+        "2BTVd, and softmax, GELU, norms and biases are no matrix products. With one product left out or computed "
+        "twice the count differs.",
+        equation="over all layers of the largest run: 8BTd²N = {projections:,}, 4BTdfN = {feed:,}, 4BT²dN = {scores:,} FLOP",
     ),
     Claim(
         "B3.2",
@@ -70,6 +107,11 @@ CLAIMS: tuple[Claim, ...] = (
         "skip its multiplication.",
         None,
         "confirmed",
+        why="A dense kernel multiplies every query by every key and only then overwrites the hidden scores with −∞. So "
+        "the counter finds {masked_True:,} FLOPs with the mask and {masked_False:,} without. A kernel that skips "
+        "blocks of keys which the mask hides does less, {skipped:,}; the least possible, the visible pairs alone, is "
+        "{pairs:,}.",
+        equation="dense 4BT²d = {masked_True:,}; visible pairs 4B·T(T + 1)/2·d = {pairs:,}",
     ),
     Claim(
         "B3.3",
@@ -79,6 +121,12 @@ CLAIMS: tuple[Claim, ...] = (
         "doubles both.",
         "×2, ×4; ×2, ×2",
         "confirmed",
+        why="A projection works on each token by itself, so its work is proportional to B and to T. Attention's own "
+        "products pair each token with each token of the same sequence: proportional to B and to T². Counted on our "
+        "decoder, twice the length makes {length_projections:g} times the projections and {length_scores:g} times the "
+        "scores and values; twice the batch makes {batch_projections:g} times either. For one new token with the "
+        "others in a cache, twice the length is only {decode:g} times the scores and values.",
+        equation="8B(2T)d² / 8BTd² = {length_projections:g}; 4B(2T)²d / 4BT²d = {length_scores:g}",
     ),
     Claim(
         "B4.1",
@@ -163,6 +211,13 @@ CLAIMS: tuple[Claim, ...] = (
         "heads over two key/value heads, 0–3 read head 0 and 4–7 read head 1.",
         "0–3 → 0, 4–7 → 1",
         "confirmed",
+        why="The query heads are cut into h_kv groups of g neighbours, and a group shares one key/value head. With a "
+        "single key the softmax is 1, so that a query head returns the value of the head that it reads; this shows "
+        "the map. Of eight query heads over two, head 0 reads {head_0}, head 3 reads {head_3}, head 4 reads {head_4} "
+        "and head 7 reads {head_7}. Our decoder, PyTorch's grouped kernel and the NumPy reference have this map for "
+        "every pair of head numbers that ran. With the map i mod h_kv, {modulo:g} of the eight heads would read "
+        "another head, and the outputs would be far outside rounding.",
+        equation="g = h_q/h_kv; i → ⌊i/g⌋: 0–3 → 0, 4–7 → 1",
     ),
     Claim(
         "B5.2",
@@ -171,6 +226,10 @@ CLAIMS: tuple[Claim, ...] = (
         "With two key/value heads in place of eight the key/value cache is a quarter of the size.",
         "1/4",
         "confirmed",
+        why="The cache holds keys and values of each key/value head; query heads are not cached. Its size is therefore "
+        "proportional to h_kv: {ratio} of the size with two heads in place of eight, read from the storage of real "
+        "tensors ({cache}). A cache that keeps a copy for each of the eight query heads saves nothing: {all:g}.",
+        equation="2BT·h_kv·d_h·b / (2BT·h_q·d_h·b) = h_kv/h_q = {ratio}",
     ),
     Claim(
         "B5.3",
@@ -184,6 +243,12 @@ CLAIMS: tuple[Claim, ...] = (
         "Two misprints. Query and output projections have 2d² = 32,768 weights (printed 32,776), key and value "
         "projections 2d·h_kv·d_h = 8,192 (printed 81,912). The sum 40,960, the 65,536 and the five eighths are "
         "right.",
+        why="Queries and outputs are d × d maps whatever the grouping; keys and values lead from d to h_kv·d_h numbers. "
+        "Counted on a PyTorch module, query and output projections have {ends:,} weights, where the text prints "
+        "{ends.printed}, and key and value projections {middle:,}, where it prints {middle.printed}. The printed sum "
+        "shows that these are misprints: only the right values add up to {sum:,}. The sum, the {whole:,} of "
+        "multi-head attention and the share {share} are right.",
+        equation="2d² + 2d·h_kv·d_h = {ends:,} + {middle:,} = {sum:,}; {sum:,} / {whole:,} = {share}",
     ),
     Claim(
         "B5.4",
@@ -193,6 +258,10 @@ CLAIMS: tuple[Claim, ...] = (
         "grouping saves.",
         None,
         "confirmed",
+        why="A copied head holds the same numbers, so each query head computes the same output, in the reference bit for "
+        "bit. A broadcast view shows one head to many query heads without storing it again: {view} here. Copying the "
+        "heads out takes {copy}, as much as a cache that keeps a head for each query head ({kept}).",
+        equation="copied / shared = h_q/h_kv = {copy:,} / {view:,}",
     ),
     Claim(
         "B5.5",

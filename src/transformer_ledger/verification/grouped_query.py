@@ -1,52 +1,40 @@
-"""B5: g = h_q/h_kv query heads share one key/value head; the cache and two of the four projections shrink by it.
+"""g = h_q/h_kv query heads share one key/value head; the cache and two of the four projections shrink by it.
 
-The map from query to key/value head is read off three attentions that share no code: our executed decoder's, torch's
-own grouped kernel (`enable_gqa`) and the NumPy reference. With one key the softmax is 1, so a query head returns the
-number that its key/value head holds.
+Claims B5.1 to B5.4. The map from query to key/value head is read off attentions that share no code: our executed
+decoder's, torch's own grouped kernel (`enable_gqa`) and the NumPy reference. With one key the softmax is 1, so a query
+head returns the number that its key/value head holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from transformer_ledger.cases import case, differing
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, Printed, at_most, differing, exactly
 from transformer_ledger.formulas import architecture as formulas
 from transformer_ledger.formulas import kv_cache as cache_formulas
 from transformer_ledger.model import Attention, ModelError, ModelSpec, from_architecture
 from transformer_ledger.reference import decoder
 from transformer_ledger.reference.arithmetic import BLAS, RUNNING, SEQUENTIAL
 
-TEXT_MAP = {"heads": 8, "kv_heads": 2}
-TEXT_PROJECTIONS = {"heads": 8, "kv_heads": 2, "head_dim": 16}
-PRINTED_QUERY_AND_OUTPUT = 32776
-PRINTED_KEY_AND_VALUE = 81912
-PRINTED_SUM, PRINTED_MULTI_HEAD, PRINTED_RATIO = 40960, 65536, Fraction(5, 8)
+TEXT_MAP = {"map": {"heads": 8, "kv_heads": 2}}
+TEXT_CACHE = {"cache.heads": 8, "cache.kv_heads": 2}
+TEXT_PROJECTIONS = {"printed": {"heads": 8, "kv_heads": 2, "head_dim": 16}}
+BOUND = "2 × running error bound of the attention, as both sides round"
 
 Attend = Callable[[Any, Any, Any], Any]  # q (h, T, d_h), k and v (h_kv, T, d_h), float64 arrays -> (h, T, d_h)
 
 
 def grouped_spec(heads: int, kv_heads: int, head_dim: int) -> ModelSpec:
     """A one-layer model with this attention."""
-    return from_architecture(
-        "grouped",
-        {
-            "layers": 1,
-            "d_model": heads * head_dim,
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "head_dim": head_dim,
-            "d_ff": 1,
-            "vocabulary": 1,
-            "context": 1,
-            "positions": "none",
-            "norm": "rmsnorm",
-            "feedforward": "gelu",
-        },
-    )
+    sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "d_model": heads * head_dim}
+    kinds = {"positions": "none", "norm": "rmsnorm", "feedforward": "gelu"}
+    return from_architecture("grouped", dict.fromkeys(("layers", "d_ff", "vocabulary", "context"), 1) | sizes | kinds)
 
 
 def _executed(q: Any, k: Any, v: Any) -> Any:
@@ -71,389 +59,196 @@ def _fused(q: Any, k: Any, v: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)[0].numpy()
 
 
-def _expanded(q: Any, k: Any, v: Any) -> Any:
-    """torch's kernel on key/value heads that are copied out to every query head first."""
-    import torch
-
-    g = q.shape[0] // k.shape[0]
-    q, k, v = (torch.from_numpy(x)[None] for x in (q, k.repeat(g, 0), v.repeat(g, 0)))
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)[0].numpy()
-
-
-def _reference(run: Any, kv_of: Any = None) -> Attend:
-    """The NumPy decoder's attention, its projections set to the identity; `kv_of` reorders the key/value heads."""
-
-    def attend(q: Any, k: Any, v: Any) -> Any:
-        h, T, d_h = q.shape
-        if kv_of is not None:
-            k, v = k[kv_of], v[kv_of]
-        joined = [run.array(x.swapaxes(0, 1).reshape(T, -1)) for x in (q, k, v)]
-        x = run.join(joined)
-        ends = np.cumsum([0] + [part.shape[-1] for part in joined])
-        weights = {
-            name: run.array(np.eye(int(ends[-1]))[:, begin:end])
-            for name, begin, end in zip(("query", "key", "value"), ends, ends[1:], strict=False)
-        }
-        own = Attention(h, k.shape[0], d_h)
-        out, _ = decoder.attention(x, weights, own, np.ones((T, T), bool), lambda y: y, run)
-        return out.reshape(T, h, d_h).swapaxes(0, 1)
-
-    return attend
+def _reference(run: Any, q: Any, k: Any, v: Any) -> Any:
+    """The NumPy decoder's attention, its projections set to the identity."""
+    h, T, d_h = q.shape
+    joined = [run.array(x.swapaxes(0, 1).reshape(T, -1)) for x in (q, k, v)]
+    ends = np.cumsum([0] + [part.shape[-1] for part in joined])
+    weights = {
+        name: run.array(np.eye(int(ends[-1]))[:, begin:end])
+        for name, begin, end in zip(("query", "key", "value"), ends, ends[1:], strict=False)
+    }
+    own = Attention(h, k.shape[0], d_h)
+    out, _ = decoder.attention(run.join(joined), weights, own, np.ones((T, T), bool), lambda y: y, run)
+    return out.reshape(T, h, d_h).swapaxes(0, 1)
 
 
 ATTENTIONS: dict[str, Attend] = {
-    "our executed attention": _executed,
-    "torch's grouped kernel": _fused,
-    "torch on expanded heads": _expanded,
-    "the NumPy reference": _reference(BLAS),
+    routes.MODULE: _executed,
+    routes.TORCH: _fused,
+    routes.BLAS: partial(_reference, BLAS),
 }
 
 
-def heads_read(attend: Attend, heads: int, kv_heads: int, head_dim: int) -> list[int]:
+def shared(attend: Attend, q: Any, k: Any, v: Any, reads: str = "groups") -> Any:
+    """Attention whose query head i reads key/value head ⌊i/g⌋ (`groups`) or, with `modulo`, i mod h_kv.
+
+    The other map is the same attention with the query heads handed over in another order.
+    """
+    h, h_kv = len(q), len(k)
+    order = np.arange(h) if reads == "groups" else np.argsort(np.arange(h) % h_kv, kind="stable")
+    out = np.empty_like(q)
+    out[order] = attend(q[order], k, v)
+    return out
+
+
+def heads_read(attend: Attend, heads: int, kv_heads: int, head_dim: int, reads: str = "groups") -> list[int]:
     """Key/value head that each query head reads: with one key, attention returns that head's own number."""
     q, k = np.ones((heads, 1, head_dim)), np.ones((kv_heads, 1, head_dim))
     v = np.broadcast_to(np.arange(kv_heads, dtype=float)[:, None, None], k.shape).copy()
-    return [int(head) for head in attend(q, k, v)[:, 0, 0]]
+    return [int(head) for head in shared(attend, q, k, v, reads)[:, 0, 0]]
 
 
-def divisor_pairs(largest: int) -> list[tuple[int, int]]:
-    """(h_q, h_kv) with h_kv dividing h_q, up to `largest` query heads."""
-    return [(h, h_kv) for h in range(1, largest + 1) for h_kv in range(1, h + 1) if h % h_kv == 0]
-
-
-def _refused(largest: int, head_dim: int) -> tuple[int, int]:
-    """Pairs where h_kv does not divide h_q, and how many of them are refused by the key's name."""
-    pairs = [(h, h_kv) for h in range(1, largest + 1) for h_kv in range(1, h + 1) if h % h_kv]
+def _refused(pairs: list[tuple[int, int]], head_dim: int) -> int:
+    """How many of the pairs are refused by the key's name."""
     refused = 0
     for h, h_kv in pairs:
         try:
             grouped_spec(h, h_kv, head_dim)
         except ModelError as error:
             refused += error.key == "kv_heads"
-    return len(pairs), refused
+    return refused
 
 
-def _map_rows(largest: int, text: Mapping[str, int], head_dim: int) -> list[dict[str, Any]]:
-    pairs = divisor_pairs(largest)
-    rows = []
-    for name, attend in ATTENTIONS.items():
-        wrong = 0
-        for h, h_kv in pairs:
-            wanted = [formulas.key_value_head(i=i, g=h // h_kv) for i in range(h)]
-            wrong += heads_read(attend, h, h_kv, head_dim) != wanted
-        rows.append(
-            case(
-                "B5.1",
-                f"{name}, all {len(pairs)} pairs up to {largest} heads",
-                "exact",
-                "pairs with another map than ⌊i/g⌋",
-                wrong,
-                "==",
-                0,
-                backend="blas" if "NumPy" in name else "torch",
-            )
-        )
+def _map(proof: Evidence, largest: int, text: Mapping[str, int], head_dim: int) -> None:
+    """B5.1: which key/value head a query head reads."""
+    every = [(h, h_kv) for h in range(1, largest + 1) for h_kv in range(1, h + 1)]
+    pairs = [pair for pair in every if pair[0] % pair[1] == 0]
+    expected = {(h, h_kv): [formulas.key_value_head(i=i, g=h // h_kv) for i in range(h)] for h, h_kv in pairs}
+    here = proof.of("B5.1", largest_heads=largest)
+    for route, attend in ATTENTIONS.items():
+        wrong = sum(heads_read(attend, *pair, head_dim) != wanted for pair, wanted in expected.items())
+        here.equal("pairs with another map than ⌊i/g⌋", wrong, 0, by=route, against=routes.FORMULA, pairs=len(pairs),
+                   key="pairs" if route == routes.MODULE else None)  # fmt: skip
+    others = [pair for pair in every if pair not in expected]
+    here.equal("pairs refused, as h_kv does not divide h_q", _refused(others, head_dim), len(others),
+               by="our reader of models", against=routes.ENUMERATION)  # fmt: skip
     h, h_kv = text["heads"], text["kv_heads"]
-    found = heads_read(_executed, h, h_kv, head_dim)
-    for kv in range(h_kv):
-        wanted = [i for i in range(h) if formulas.key_value_head(i=i, g=h // h_kv) == kv]
-        rows.append(
-            case(
-                "B5.1",
-                f"{h} query heads over {h_kv}: heads {wanted[0]} to {wanted[-1]}",
-                "exact",
-                f"of them that read key/value head {kv}",
-                sum(found[i] == kv for i in wanted),
-                "==",
-                len(wanted),
-                backend="torch",
-                printed=f"{kv}",
-                applicable=dict(text) == TEXT_MAP,
-                headline=True,
-            )
-        )
-    modulo = sum([i % h_kv for i in range(h)] != heads_read(_executed, h, h_kv, head_dim) for h, h_kv in pairs)
-    rows.append(
-        case(
-            "B5.1",
-            f"map i mod h_kv, all {len(pairs)} pairs up to {largest} heads",
-            "control",
-            "pairs with another map",
-            modulo,
-            ">=",
-            1,
-            backend="torch",
-        )
-    )
-    tried, refused = _refused(largest, head_dim)
-    rows.append(
-        case(
-            "B5.1",
-            f"{tried} pairs whose h_kv does not divide h_q",
-            "exact",
-            "pairs refused, kv_heads named",
-            refused,
-            "==",
-            tried,
-        )
-    )
-    return rows
+    read = proof.of("B5.1", by=routes.MODULE, heads=h, kv_heads=h_kv)
+    for i, kv in enumerate(heads_read(_executed, h, h_kv, head_dim)):
+        printed = Printed(str(i * TEXT_MAP["map"]["kv_heads"] // TEXT_MAP["map"]["heads"]), TEXT_MAP)
+        read.prints("key/value head read", kv, printed, head=i, headline=i in (0, h - 1), key=f"head_{i}")
+    if 1 < h_kv < h:
+        read.control("map i mod h_kv", "query heads that read another head than ⌊i/g⌋",
+                     lambda reads="groups": sum(a != b for a, b in zip(
+                         heads_read(_executed, h, h_kv, head_dim, reads), expected[h, h_kv], strict=True)),
+                     {"reads": "modulo"}, exactly(0), against=routes.FORMULA, key="modulo")  # fmt: skip
 
 
-def _rounded_rows(heads: int, tokens: int, head_dim: int, seed: int) -> list[dict[str, Any]]:
-    """B5.1 and B5.4 with drawn queries, keys and values: grouped, expanded and reference agree within a bound."""
-    rows = []
-    for h, h_kv in divisor_pairs(heads):
-        if h != heads:
-            continue
-        generator = np.random.Generator(np.random.PCG64([seed, h, h_kv]))
-        q, k, v = (generator.standard_normal((n, tokens, head_dim)) for n in (h, h_kv, h_kv))
-        bound = _reference(RUNNING)(q, k, v).error
-        exactly = _reference(SEQUENTIAL)(q, k, v)
-        where = f"{h} query heads over {h_kv}, {tokens} tokens"
-        # Both sides round: each is within the bound of exact arithmetic.
-        for claim, name, attend in (
-            ("B5.1", "our executed attention", _executed),
-            ("B5.1", "torch's grouped kernel", _fused),
-            ("B5.4", "heads copied out", _expanded),
-        ):
-            rows.append(
-                case(
-                    claim,
-                    f"{name}, {where}",
-                    "floating",
-                    "largest difference from the reference",
-                    np.abs(attend(q, k, v) - exactly).max(),
-                    "<=",
-                    2 * bound.max(),
-                    bound_source="2 × running error bound of the attention",
-                    backend="torch",
-                )
-            )
-        if h_kv < h:
-            copied = _reference(SEQUENTIAL, np.arange(h) * h_kv // h)(q, k, v)
-            rows.append(
-                case(
-                    "B5.4",
-                    f"heads copied out, {where}",
-                    "exact",
-                    "outputs whose bits differ",
-                    differing(copied, exactly),
-                    "bitwise",
-                    0,
-                    backend="sequential",
-                )
-            )
-        if 1 < h_kv < h:
-            modulo = _reference(SEQUENTIAL, np.arange(h) % h_kv)(q, k, v)
-            rows.append(
-                case(
-                    "B5.1",
-                    f"map i mod h_kv, {where}",
-                    "control",
-                    "largest difference from the reference",
-                    np.abs(modulo - exactly).max(),
-                    ">=",
-                    200 * bound.max(),
-                    bound_source="100 × both bounds",
-                    backend="sequential",
-                )
-            )
-    return rows
+def _rounded(proof: Evidence, heads: int, tokens: int, head_dim: int, seed: int) -> None:
+    """B5.1 and B5.4 with drawn queries, keys and values: grouped, copied out and reference agree within a bound."""
+    for h_kv in (n for n in range(1, heads + 1) if heads % n == 0):
+        generator = np.random.Generator(np.random.PCG64([seed, heads, h_kv]))
+        q, k, v = (generator.standard_normal((n, tokens, head_dim)) for n in (heads, h_kv, h_kv))
+        bound = 2 * _reference(RUNNING, q, k, v).error.max()
+        exact = _reference(SEQUENTIAL, q, k, v)
+        copies = [x.repeat(heads // h_kv, 0) for x in (k, v)]
+        here = proof.of(heads=heads, kv_heads=h_kv, tokens=tokens, against=routes.SEQUENTIAL, source=BOUND)
+
+        def apart(attend: Attend, k: Any, v: Any, reads: str = "groups", q: Any = q, exact: Any = exact) -> float:
+            return float(np.abs(shared(attend, q, k, v, reads) - exact).max())
+
+        quantity = "largest difference from the reference"
+        for route, attend in ((routes.MODULE, _executed), (routes.TORCH, _fused)):
+            here.of("B5.1").within(quantity, apart(attend, k, v), bound, by=route)
+        here.of("B5.4").within(quantity, apart(_fused, copies[0], copies[1]), bound, by=routes.TORCH, tried="heads copied out",
+                               key="copied" if h_kv == heads // 4 else None)  # fmt: skip
+        if h_kv < heads:
+            copied = differing(_reference(SEQUENTIAL, q, *copies), exact)
+            here.of("B5.4").equal("outputs whose bits differ", copied, 0, by="NumPy reference on copied heads", leg="floating",
+                                  tried="heads copied out")  # fmt: skip
+        if 1 < h_kv < heads:
+            here.of("B5.1").control("map i mod h_kv", quantity, partial(apart, _executed, k, v), {"reads": "modulo"},
+                                    at_most(bound), by=routes.MODULE)  # fmt: skip
 
 
-def _cached(batch: int, context: int, heads: int, head_dim: int) -> tuple[Any, int]:
-    """A real fp32 cache of one layer, and its bytes of storage."""
+def _bytes(proof: Evidence, batch: int, context: int, heads: int, kv_heads: int, head_dim: int) -> None:
+    """B5.2 and B5.4: bytes of real tensors' storage, fp32, not of views."""
     import torch
 
-    from transformer_ledger.executed.cache import Cache
+    from transformer_ledger.executed.cache import Cache, storage_bytes
 
-    cache = Cache("fp32")
-    new = [torch.zeros(batch, heads, context, head_dim) for _ in range(2)]
-    cache.update(0, None, *new)
-    return cache, cache.bytes()
+    def cached(held: int) -> Cache:
+        """A cache of one layer with keys and values of `held` heads."""
+        cache = Cache("fp32")
+        cache.update(0, None, *(torch.zeros(batch, held, context, head_dim) for _ in range(2)))
+        return cache
 
+    def ratio(held: int = kv_heads) -> Fraction:
+        return Fraction(cached(held).bytes(), cached(heads).bytes())
 
-def _byte_rows(cache: Mapping[str, int]) -> list[dict[str, Any]]:
-    """B5.2 and B5.4: bytes of real tensors' storage, not of views."""
-    from transformer_ledger.executed.cache import storage_bytes
+    def stored(copied: bool = False) -> int:
+        """Bytes behind keys and values that stand once for each query head: a broadcast view, or copies."""
+        kept = [parts[0][:, :, None] for parts in cached(kv_heads).kept[0]]
+        views = [x.expand(batch, kv_heads, heads // kv_heads, context, head_dim) for x in kept]
+        return storage_bytes([x.reshape(batch, heads, context, head_dim) if copied else x for x in views])
 
-    B, T, h, h_kv, d_h = (cache[name] for name in ("batch", "context", "heads", "kv_heads", "head_dim"))
-    kept, grouped = _cached(B, T, h_kv, d_h)
-    full = _cached(B, T, h, d_h)[1]
-    k, v = (parts[0] for parts in kept.kept[0])
-    g = h // h_kv
-    views = [x[:, :, None].expand(B, h_kv, g, T, d_h) for x in (k, v)]
-    copies = [view.reshape(B, h, T, d_h) for view in views]
-    where = f"{h} and {h_kv} heads of {d_h}, {B} sequences of {T}, fp32"
-    formula = cache_formulas.full(B=B, T=T, h_kv=h_kv, d_h=d_h, b=4)
-
-    def row(
-        claim: str, what: str, leg: str, quantity: str, measured: Any, expected: Any, **more: Any
-    ) -> dict[str, Any]:
-        return case(claim, f"{what}, {where}", leg, quantity, measured, "==", expected, backend="torch", **more)
-
-    text_ratio = (h, h_kv) == (8, 2)
-    return [
-        row(
-            "B5.2",
-            "cache of h_kv heads against one of h_q",
-            "exact",
-            "cache of grouped over multi-head attention",
-            Fraction(grouped, full),
-            Fraction(1, 4),
-            printed="1/4",
-            applicable=text_ratio,
-            headline=True,
-        ),
-        row(
-            "B5.2",
-            "cache of h_kv heads against one of h_q",
-            "exact",
-            "ratio, against h_kv/h_q",
-            Fraction(grouped, full),
-            cache_formulas.ratio_to_multi_head(h_kv=Fraction(h_kv), h=h),
-        ),
-        row("B5.2", "real cache tensors", "exact", "bytes", grouped, formula, unit="byte"),
-        row(
-            "B5.2",
-            "as many key/value heads as query heads",
-            "control",
-            "ratio",
-            Fraction(_cached(B, T, h, d_h)[1], full),
-            1,
-        ),
-        row("B5.4", "broadcast view", "exact", "bytes of storage", storage_bytes(views), formula, unit="byte"),
-        row(
-            "B5.4",
-            "heads copied out for one use",
-            "exact",
-            "bytes of storage",
-            storage_bytes(copies),
-            g * formula,
-            unit="byte",
-            headline=True,
-        ),
-        row("B5.4", "copied-out heads kept in the cache", "exact", "bytes of storage", full, g * formula, unit="byte"),
-        row(
-            "B5.4",
-            "broadcast in place of a copy",
-            "control",
-            "bytes lost",
-            storage_bytes(views) - grouped,
-            0,
-            unit="byte",
-        ),
-    ]
+    small = proof.of("B5.2", by=routes.TENSORS, batch=batch, length=context, heads=heads, kv_heads=kv_heads,
+                     head_dim=head_dim)  # fmt: skip
+    quantity, wanted = "cache of grouped over multi-head attention", Fraction(kv_heads, heads)
+    formula = cache_formulas.ratio_to_multi_head(h_kv=Fraction(kv_heads), h=heads)
+    small.prints(quantity, ratio(), Printed("1/4", TEXT_CACHE), headline=True, key="ratio")
+    small.equal(quantity, ratio(), formula, against=routes.FORMULA)
+    size = cache_formulas.full(B=batch, T=context, h_kv=kv_heads, d_h=head_dim, b=4)
+    small.equal("bytes of the cache", cached(kv_heads).bytes(), size, against=routes.FORMULA, unit="byte", key="cache")
+    if kv_heads < heads:
+        small.control("a copy for every query head", quantity, ratio, {"held": heads}, exactly(wanted), exactly(1),
+                      against=routes.FORMULA, key="all")  # fmt: skip
+    lost = small.of("B5.4", against=routes.FORMULA, unit="byte")
+    g = heads // kv_heads
+    lost.equal("bytes of storage", stored(), size, tried="a broadcast view", key="view")
+    lost.equal("bytes of storage", stored(True), g * size, tried="copied out for one use", headline=True, key="copy")
+    lost.equal("bytes of storage", cached(heads).bytes(), g * size, tried="copies kept in the cache", key="kept")
+    if kv_heads < heads:
+        lost.control("copied out in place of a broadcast view", "bytes of storage", stored, {"copied": True}, exactly(size),
+                     exactly(g * size))  # fmt: skip
 
 
-def _projection_rows(text: Mapping[str, int]) -> list[dict[str, Any]]:
-    """B5.3: the text's arithmetic, against the formula and against an executed attention's tensors."""
-    import sympy
+def _projections(proof: Evidence, heads: int, kv_heads: int, head_dim: int) -> None:
+    """B5.3: the text's figures, against the formula and against an executed attention's tensors."""
     import torch
 
     from transformer_ledger.executed.decoder import Attention as Module
 
-    h, h_kv, d_h = (text[name] for name in ("heads", "kv_heads", "head_dim"))
-    d = h * d_h
+    d = heads * head_dim
 
-    def counted(kv_heads: int) -> tuple[int, int]:
-        spec = grouped_spec(h, kv_heads, d_h)
+    def counted(*names: str, kv: int = kv_heads) -> int:
+        spec = grouped_spec(heads, kv, head_dim)
         with torch.device("meta"):
             module = Module(spec, spec.layers[0][1].attention)
-        sizes = {name: parameter.numel() for name, parameter in module.named_parameters()}
-        return (
-            sizes["query.weight"] + sizes["output.weight"],
-            sizes["key.weight"] + sizes["value.weight"],
-        )
+        return sum(int(module.get_parameter(f"{name}.weight").numel()) for name in names)
 
-    query_output, key_value = counted(h_kv)
-    whole = sum(counted(h))
-    grouped = formulas.grouped_attention_parameters(d=d, h_kv=h_kv, d_h=d_h)
-    where = f"d {d}, {h} and {h_kv} heads of {d_h}"
-    applicable = dict(text) == TEXT_PROJECTIONS
-
-    def row(quantity: str, measured: Any, expected: Any, scope: str, leg: str = "exact", **more: Any) -> dict[str, Any]:
-        return case("B5.3", where, leg, quantity, measured, "==", expected, scope=scope, backend="torch", **more)
-
-    weights = {"unit": "parameter"}
-    d_, kv_, w_ = sympy.symbols("d h_kv d_h", positive=True)
-    split = formulas.grouped_attention_parameters(d=d_, h_kv=kv_, d_h=w_)
-    return [
-        row(
-            "weights of query and output projections",
-            query_output,
-            PRINTED_QUERY_AND_OUTPUT,
-            "stated",
-            printed="32,776",
-            applicable=applicable,
-            **weights,
+    ends, middle = ("query", "output"), ("key", "value")
+    here = proof.of("B5.3", by=routes.MODULE, unit="parameter", heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    found = {
+        "query and output projections": (counted(*ends), "32,776", 2 * d**2, "ends"),
+        "key and value projections": (counted(*middle), "81,912", 2 * d * kv_heads * head_dim, "middle"),
+        "all four projections": (
+            counted(*ends, *middle), "40,960", formulas.grouped_attention_parameters(d, kv_heads, head_dim), "sum",
         ),
-        row(
-            "weights of key and value projections",
-            key_value,
-            PRINTED_KEY_AND_VALUE,
-            "stated",
-            printed="81,912",
-            applicable=applicable,
-            **weights,
+        "multi-head attention": (
+            counted(*ends, *middle, kv=heads), "65,536", formulas.attention_parameters(d), "whole",
         ),
-        row(
-            "weights of all four",
-            query_output + key_value,
-            PRINTED_SUM,
-            "stated",
-            printed="40,960",
-            applicable=applicable,
-            **weights,
-        ),
-        row(
-            "weights of multi-head attention",
-            whole,
-            PRINTED_MULTI_HEAD,
-            "stated",
-            printed="65,536",
-            applicable=applicable,
-            **weights,
-        ),
-        row(
-            "share of multi-head attention",
-            Fraction(query_output + key_value, whole),
-            PRINTED_RATIO,
-            "stated",
-            printed="5/8",
-            applicable=applicable,
-            headline=True,
-        ),
-        row(
-            "query and output projections",
-            query_output,
-            int(split.coeff(kv_, 0).subs(d_, d)),
-            "corrected",
-            headline=True,
-            **weights,
-        ),
-        row(
-            "key and value projections",
-            key_value,
-            int(split.coeff(kv_, 1).subs({d_: d, w_: d_h}) * h_kv),
-            "corrected",
-            headline=True,
-            **weights,
-        ),
-        row("all four, against 2d² + 2d·h_kv·d_h", query_output + key_value, grouped, "corrected", **weights),
-        row(
-            "as many key/value heads as query heads: saved",
-            whole - formulas.attention_parameters(d=d),
-            0,
-            "stated",
-            "control",
-            **weights,
-        ),
-    ]
+    }  # fmt: skip
+    for quantity, (number, text, formula, key) in found.items():
+        here.prints(f"weights of {quantity}", number, Printed(text, TEXT_PROJECTIONS), key=key)
+        here.equal(f"weights of {quantity}", number, formula, scope="corrected", against=routes.FORMULA,
+                   headline=key in ("ends", "middle"))  # fmt: skip
+    share = Fraction(found["all four projections"][0], found["multi-head attention"][0])
+    here.prints(
+        "share of multi-head attention", share, Printed("5/8", TEXT_PROJECTIONS), unit="", headline=True, key="share"
+    )
+    without = here.of(tried="query and output projections", against=routes.FORMULA)
+    without.control("without the output", "weights", lambda names=ends: counted(*names), {"names": ("query",)},
+                    exactly(2 * d**2))  # fmt: skip
+    if kv_heads < heads:
+        here.control("one key/value head for each query head", "weights of key and value projections",
+                     partial(counted, *middle), {"kv": heads}, exactly(2 * d * kv_heads * head_dim),
+                     against=routes.FORMULA, key="all_heads")  # fmt: skip
 
 
 def compute(
+    settings: Mapping[str, Any],
     largest_heads: int,
     map: Mapping[str, int],
     printed: Mapping[str, int],
@@ -471,9 +266,9 @@ def compute(
     import torch
 
     torch.set_num_threads(1)
-    return (
-        _map_rows(largest_heads, map, head_dim)
-        + _rounded_rows(map["heads"], tokens, head_dim, seed)
-        + _byte_rows(cache)
-        + _projection_rows(printed)
-    )
+    proof = Evidence("B5.1", settings, against=routes.TEXT)
+    _map(proof, largest_heads, map, head_dim)
+    _rounded(proof, map["heads"], tokens, head_dim, seed)
+    _bytes(proof, **cache)
+    _projections(proof, **printed)
+    return proof.rows

@@ -1,19 +1,24 @@
-"""B3: a layer's matrix products cost 8BTd² + 4BTdf + 4BT²d FLOPs, masked or not, and grow by degrees in T and B.
+"""A layer's matrix products cost 8BTd² + 4BTdf + 4BT²d FLOPs, masked or not, and grow by degrees in T and B.
 
-Symbolic: the ledger's rows on a description whose sizes are symbols. Executed: our torch decoder under FlopCounterMode.
+Claims B3.1 to B3.3. Symbolic: the ledger's rows on a description whose sizes are symbols. Executed: our torch decoder
+under FlopCounterMode.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any
+from unittest import mock
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, at_most, exactly
 from transformer_ledger.formulas import architecture as formulas
 from transformer_ledger.formulas import matmul as matmul_formulas
 from transformer_ledger.ledger.matmul import products
-from transformer_ledger.verification.teaching_parameters import Shape, said, symbolic_teaching, teaching, terms
+from transformer_ledger.verification.teaching_parameters import Shape, symbolic_teaching, teaching, terms
 
 PARTS = {
     "projections": ("attention.query", "attention.key", "attention.value", "attention.output"),
@@ -34,170 +39,103 @@ def printed_terms(B: Any, T: Any, d: Any, f: Any, V: Any, L: Any) -> dict[str, A
     }
 
 
-def _symbolic_rows() -> list[dict[str, Any]]:
+def _symbolic(proof: Evidence) -> None:
     import sympy
 
     spec, s = symbolic_teaching()
     B, T = s["B"], s["T"]
     ledger = products(spec, B, T, T, "prefill")
-    rows = []
+    symbols = proof.of(by=routes.SYMBOLS)
     for part, printed in printed_terms(B, T, s["d"], s["f"], s["V"], s["L"]).items():
         ours = sum(product.flops for product in ledger if product.component in PARTS[part])
-        rows.append(
-            case(
-                "B3.1",
-                f"{part}: the ledger's rows, in symbols",
-                "exact",
-                "terms that differ from the formula",
-                terms(ours - printed),
-                "==",
-                0,
-                backend="symbolic",
-            )
-        )
+        here = symbols.of(part=part)
+        here.of("B3.1").equal("terms of the ledger's rows that differ from the formula", terms(ours - printed), 0)
         for symbol, wanted in ((T, 2 if part == "scores and values" else 1), (B, 1)):
-            rows.append(
-                case(
-                    "B3.3",
-                    f"{part}, degree in {symbol}",
-                    "exact",
-                    "degree",
-                    sympy.degree(printed, symbol),
-                    "==",
-                    wanted,
-                    backend="symbolic",
-                )
-            )
-    return rows
+            here.of("B3.3").equal(f"degree in {symbol}", sympy.degree(ours, symbol), wanted, against=routes.TEXT)
 
 
-def _counted(shape: Shape, batch: int, tokens: int) -> dict[str, int]:
-    """FLOPs of one forward pass by component, counted on the executed decoder."""
+def _executed(proof: Evidence, shape: Shape, batches: Sequence[int], lengths: Sequence[int]) -> None:
+    """B3.1 at all pairs of batch and length."""
     from transformer_ledger.executed import count
 
-    return dict(count.forward_backward(count.Kinds(teaching(shape)), batch, tokens)[0])
+    spec = teaching(shape)
+    kinds, whole = count.Kinds(spec), count.full_depth(spec)
+    L, d, f, V = (shape[name] for name in ("layers", "d_model", "d_ff", "vocabulary"))
+    named = {component for components in PARTS.values() for component in components}
+    scores = whole.get_submodule("layers.0.attention.scores")
+    product = scores.forward
 
+    def counted(runs: int = 1) -> int:
+        """FLOPs of a forward pass whose first layer computes its scores so many times."""
 
-def _part(counted: dict[str, int], part: str) -> int:
-    return sum(counted.get(component, 0) for component in PARTS[part])
+        def again(left: Any, right: Any) -> Any:
+            out = left.new_empty(*left.shape[:-1], right.shape[-1])
+            for _ in range(runs):
+                out = product(left, right)
+            return out
 
+        with mock.patch.object(scores, "forward", again):
+            return count.forward_flops(partial(whole, count.token_ids(B, T)))
 
-def _executed_rows(shape: Shape, batches: Sequence[int], lengths: Sequence[int]) -> list[dict[str, Any]]:
-    counts = {(B, T): _counted(shape, B, T) for B in batches for T in lengths}
-    rows = []
-    for (B, T), counted in counts.items():
-        printed = printed_terms(B, T, shape["d_model"], shape["d_ff"], shape["vocabulary"], shape["layers"])
+    for B, T in itertools.product(batches, lengths):
+        found = count.forward_backward(kinds, B, T)[0]
+        last = (batches[-1], lengths[-1]) == (B, T)
+        here = proof.of("B3.1", unit="FLOP", batch=B, length=T)
+        printed = printed_terms(B, T, d, f, V, L)
         for part, wanted in printed.items():
-            rows.append(
-                case(
-                    "B3.1",
-                    f"{part}, B {B}, T {T}, {said(shape)}",
-                    "exact",
-                    f"FLOPs of {part}",
-                    _part(counted, part),
-                    "==",
-                    wanted,
-                    backend="torch",
-                    unit="FLOP",
-                    headline=(B, T, part) == (batches[-1], lengths[-1], "scores and values"),
-                )
-            )
-        named = {component for components in PARTS.values() for component in components}
-        rows.append(
-            case(
-                "B3.1",
-                f"softmax, GELU, norms, biases, embeddings, B {B}, T {T}",
-                "exact",
-                "FLOPs counted",
-                sum(flops for component, flops in counted.items() if component not in named),
-                "==",
-                0,
-                backend="torch",
-                unit="FLOP",
-            )
-        )
-        whole = sum(counted.values())
-        rows.append(
-            case(
-                "B3.1",
-                f"a multiply-add counted as 1, B {B}, T {T}",
-                "control",
-                "FLOPs that the count is short of",
-                whole - matmul_formulas.multiply_adds(sum(printed.values())),
-                ">=",
-                1,
-                backend="torch",
-                unit="FLOP",
-            )
-        )
-    B, T = batches[0], lengths[0]
-    for symbol, other, times in (("T", (B, lengths[1]), lengths[1] // T), ("B", (batches[1], T), batches[1] // B)):
-        for part in PARTS:
-            wanted = times**2 if (symbol, part) == ("T", "scores and values") else times
-            rows.append(
-                case(
-                    "B3.3",
-                    f"{part}, {symbol} × {times}",
-                    "exact",
-                    f"growth of {part} with {symbol}",
-                    Fraction(_part(counts[other], part), _part(counts[B, T], part)),
-                    "==",
-                    wanted,
-                    backend="torch",
-                    headline=symbol == "T" and part in ("projections", "scores and values"),
-                )
-            )
-    return rows
+            here.equal(f"FLOPs of {part}", sum(found[component] for component in PARTS[part]), wanted,
+                       headline=last and part != "head", key=part.split(" ")[0].split("-")[0] if last else None)  # fmt: skip
+        rest = sum(flops for component, flops in found.items() if component not in named)
+        here.equal("FLOPs of softmax, GELU, norms, biases, embeddings", rest, 0, against=routes.TEXT)
+        for change, runs in (("the scores of one layer left out", 0), ("the scores of one layer computed twice", 2)):
+            here.control(change, "FLOPs", counted, {"runs": runs}, exactly(sum(printed.values())))
 
 
-def _decode_rows(shape: Shape, batch: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Control of B3.3: with a cache one new token meets a context twice as long, and attention only doubles."""
+def _growth(proof: Evidence, shape: Shape, batches: Sequence[int], lengths: Sequence[int]) -> None:
+    """B3.3 between the first and the second length, and between the first and the second batch."""
     from transformer_ledger.executed import count
 
     kinds = count.Kinds(teaching(shape))
-    short, long = (_part(dict(count.decode(kinds, batch, S)), "scores and values") for S in lengths[:2])
-    times = lengths[1] // lengths[0]
-    return [
-        case(
-            "B3.3",
-            f"one new token against a context × {times}",
-            "control",
-            "growth of scores and values",
-            Fraction(long, short),
-            "==",
-            times,
-            backend="torch",
+
+    @cache
+    def counted(batch: int, length: int, phase: str) -> Any:
+        one = phase == "one token"
+        return count.decode(kinds, batch, length) if one else count.forward_backward(kinds, batch, length)[0]
+
+    def growth(part: str, to: dict[str, int], phase: str = "whole input") -> Fraction:
+        """Growth of a part's FLOPs from the first batch and length; with `phase` "one token" the rest is in a cache."""
+        start = {"batch": batches[0], "length": lengths[0]}
+        ends = (counted(**sizes, phase=phase) for sizes in (start | to, start))
+        return Fraction(*(sum(found[component] for component in PARTS[part]) for found in ends))
+
+    for name, sizes in (("length", lengths), ("batch", batches)):
+        times, here = (
+            sizes[1] // sizes[0],
+            proof.of("B3.3", against=routes.TEXT, tried=f"{name} × {sizes[1] // sizes[0]}"),
         )
-    ]
+        for part in PARTS:
+            wanted = times**2 if (name, part) == ("length", "scores and values") else times
+            key = f"{name}_{part.split(' ')[0].split('-')[0]}"
+            here.equal(f"growth of {part}", growth(part, {name: sizes[1]}), wanted, key=key,
+                       headline=name == "length" and part in ("projections", "scores and values"))  # fmt: skip
+            here.control(
+                f"the same {name} again",
+                f"growth of {part}",
+                partial(growth, part, to={name: sizes[1]}),
+                {"to": {}},
+                exactly(wanted),
+            )
+    times = lengths[1] // lengths[0]
+    proof.of("B3.3").control(
+        "one new token, the others in a cache", "growth of scores and values",
+        partial(growth, "scores and values", {"length": lengths[1]}), {"phase": "one token"},
+        exactly(times**2), exactly(times), tried=f"length × {times}", key="decode")  # fmt: skip
 
 
-def _attention_flops(shape: Shape, batch: int, tokens: int, run: Callable[[Any, Any], Any]) -> int:
-    """FLOPs that `run` counts on queries, keys and values (B, h, T, d_h) of shape's heads, on the meta device."""
+def _mask(proof: Evidence, shape: Shape, batch: int, lengths: Sequence[int], blocks: Sequence[int]) -> None:
+    """B3.2: the executed attention with its causal mask and without, and a kernel that skips hidden blocks, apart."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-
-    h = shape["heads"]
-    x = torch.empty(batch, h, tokens, shape["d_model"] // h, device="meta")
-    with FlopCounterMode(display=False) as counter:
-        run(x, tokens)
-    return int(counter.get_total_flops())
-
-
-def skipping(block: int) -> Callable[[Any, int], Any]:
-    """Causal attention that leaves out the blocks of keys that the mask hides entirely from a block of queries."""
-
-    def run(x: Any, tokens: int) -> None:
-        for begin in range(0, tokens, block):
-            end = min(begin + block, tokens)
-            q, k = x[:, :, begin:end], x[:, :, :end]
-            (q @ k.transpose(-1, -2)).softmax(-1) @ k
-
-    return run
-
-
-def _mask_rows(shape: Shape, batch: int, lengths: Sequence[int], blocks: Sequence[int]) -> list[dict[str, Any]]:
-    """B3.2: the executed attention with its causal mask and without, and a kernel that skips, apart."""
-    import torch
 
     from transformer_ledger.executed.decoder import Attention
 
@@ -205,87 +143,52 @@ def _mask_rows(shape: Shape, batch: int, lengths: Sequence[int], blocks: Sequenc
     own = spec.layers[0][1].attention
     with torch.device("meta"):
         attention = Attention(spec, own)
-    hidden = torch.ones(max(lengths), max(lengths), dtype=torch.bool, device="meta").triu(1)
+        hidden = torch.ones(max(lengths), max(lengths), dtype=torch.bool).triu(1)
 
-    def attend(visible: Callable[[int, int, int | None], Any]) -> Callable[[Any, int], Any]:
-        return lambda x, _: attention.attend(x, x, x, 1.0, visible)
+    def flops(T: int, run: Callable[[Any], Any]) -> int:
+        with FlopCounterMode(display=False) as counter:
+            run(torch.empty(batch, own.heads, T, own.head_dim, device="meta"))
+        return int(counter.get_total_flops())
 
-    rows = []
+    def blocked(T: int, block: int, skip: bool = False) -> int:
+        """FLOPs of causal attention by blocks of queries, each against all keys or, with `skip`, those it can see."""
+
+        def run(x: Any) -> None:
+            for begin in range(0, T, block):
+                keys = x[:, :, : begin + block if skip else T]
+                (x[:, :, begin : begin + block] @ keys.transpose(-1, -2)).softmax(-1) @ keys
+
+        return flops(T, run)
+
     for T in lengths:
-        masked = _attention_flops(shape, batch, T, attend(lambda t, s, _: hidden[:t, :s]))
-        dense = _attention_flops(shape, batch, T, attend(lambda t, s, _: None))
-        rows.append(
-            case(
-                "B3.2",
-                f"B {batch}, T {T}, {said(shape)}",
-                "exact",
-                "FLOPs that the mask saves",
-                dense - masked,
-                "==",
-                0,
-                backend="torch",
-                unit="FLOP",
-                headline=lengths[-1] == T,
-            )
-        )
-        rows.append(
-            case(
-                "B3.2",
-                f"B {batch}, T {T}, masked",
-                "exact",
-                "FLOPs",
-                masked,
-                "==",
-                formulas.attention_scores_and_values(B=batch, T=T, d=shape["d_model"]),
-                backend="torch",
-                unit="FLOP",
-            )
-        )
+        shown = lengths[-1] == T
+        here = proof.of("B3.2", unit="FLOP", batch=batch, length=T)
+        dense = formulas.attention_scores_and_values(B=batch, T=T, d=shape["d_model"])
+        for words, masked in (("with the causal mask", True), ("without a mask", False)):
+            visible = partial(lambda masked, t, s, _: hidden[:t, :s] if masked else None, masked)
+            ran = flops(T, lambda x, visible=visible: attention.attend(x, x, x, 1.0, visible))  # type: ignore[misc]
+            here.equal("FLOPs", ran, dense, tried=words, headline=shown, key=f"masked_{masked}" if shown else None)
+        pairs = matmul_formulas.scores_causal(B=batch, T=T, h=own.heads, d_h=own.head_dim)
+        pairs += matmul_formulas.values_causal(B=batch, T=T, h=own.heads, d_v=own.head_dim)
+        here.equal("FLOPs", blocked(T, 1, skip=True), pairs, tried="a kernel that skips every hidden pair",
+                   key="pairs" if shown else None)  # fmt: skip
         for block in blocks:
-            skipped = _attention_flops(shape, batch, T, skipping(block))
-            rows.append(
-                case(
-                    "B3.2",
-                    f"a kernel that skips hidden blocks of {block}, B {batch}, T {T}",
-                    "control",
-                    "FLOPs saved",
-                    dense - skipped,
-                    ">=",
-                    1,
-                    backend="torch",
-                    unit="FLOP",
-                )
-            )
-        one = _attention_flops(shape, batch, T, skipping(1))
-        heads, d_h = own.heads, own.head_dim
-        rows.append(
-            case(
-                "B3.2",
-                f"a kernel that skips every hidden pair, B {batch}, T {T}",
-                "exact",
-                "FLOPs of T(T+1)/2 pairs",
-                one,
-                "==",
-                matmul_formulas.scores_causal(B=batch, T=T, h=heads, d_h=d_h)
-                + matmul_formulas.values_causal(B=batch, T=T, h=heads, d_v=d_h),
-                backend="torch",
-                unit="FLOP",
-            )
-        )
-    return rows
+            here.control("hidden blocks of keys are skipped", "FLOPs", partial(blocked, T, block), {"skip": True},
+                         exactly(dense), at_most(dense - 1), block=block,
+                         key="skipped" if shown and block == blocks[-1] else None)  # fmt: skip
 
 
 def compute(
     shape: Shape, batches: Sequence[int], lengths: Sequence[int], blocks: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Rows of B3.
+    """Rows of B3.1 to B3.3.
 
     `batches` and `lengths` are counted in all pairs, the second of each against the first for the growth; `blocks` are
     the block sizes of the kernel that skips, below every length.
     """
-    return (
-        _symbolic_rows()
-        + _executed_rows(shape, batches, lengths)
-        + _decode_rows(shape, batches[0], lengths)
-        + _mask_rows(shape, batches[0], lengths, blocks)
-    )
+    proof = Evidence("B3.1", by=routes.COUNTER, against=routes.FORMULA)
+    _symbolic(proof)
+    _executed(proof, shape, batches, lengths)
+    _growth(proof, shape, batches, lengths)
+    _mask(proof, shape, batches[0], lengths, blocks)
+    return proof.rows

@@ -1,17 +1,19 @@
-"""B1: the teaching decoder's parameters are 2Vd + Cd + N(4d² + 2df + f + 5d) + 2d, whatever the input's length.
+"""The teaching decoder's parameters are 2Vd + Cd + N(4d² + 2df + f + 5d) + 2d, whatever the input's length.
 
-Symbolic: the ledger's own rows, added up on a description whose sizes are symbols. Executed: our torch decoder over a
-grid of shapes, tensor kind by tensor kind, and the probabilities that its attention really makes.
+Claims B1.1 to B1.3. Symbolic: the ledger's own rows, added up on a description whose sizes are symbols. Executed: our
+torch decoder over a grid of shapes, and the probabilities that its attention really makes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from transformer_ledger.cases import case
+from transformer_ledger import routes
+from transformer_ledger.evidence import Evidence, exactly
 from transformer_ledger.formulas import architecture as formulas
 from transformer_ledger.ledger.parameters import tensors
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec, from_architecture
@@ -25,14 +27,9 @@ TEACHING = {
 Shape = Mapping[str, int]
 
 
-def teaching(shape: Shape) -> ModelSpec:
-    """The teaching decoder of a shape (layers, d_model, heads, d_ff, vocabulary, context)."""
-    return from_architecture("teaching", {**shape, **TEACHING})
-
-
-def said(shape: Shape) -> str:
-    """A shape in words."""
-    return ", ".join(f"{name} {size}" for name, size in shape.items())
+def teaching(shape: Shape, **changed: Any) -> ModelSpec:
+    """The teaching decoder of a shape (layers, d_model, heads, d_ff, vocabulary, context), other keys `changed`."""
+    return from_architecture("teaching", {**shape, **TEACHING, **changed})
 
 
 def symbolic_teaching() -> tuple[ModelSpec, dict[str, Any]]:
@@ -63,192 +60,91 @@ def terms(expression: Any) -> int:
     return 0 if expanded == 0 else len(sympy.Add.make_args(expanded))
 
 
-def printed_formula(shape: Shape) -> int:
-    """The text's formula for a shape."""
-    return int(
-        formulas.teaching_parameters(
-            V=shape["vocabulary"], d=shape["d_model"], C=shape["context"], L=shape["layers"], f=shape["d_ff"]
-        )
-    )
-
-
-def with_attention_biases(spec: ModelSpec) -> ModelSpec:
-    """The same decoder with a bias on every attention projection."""
-    layers = tuple(
-        (
-            count,
-            dataclasses.replace(
-                layer,
-                attention=dataclasses.replace(
-                    layer.attention, query_bias=True, key_bias=True, value_bias=True, output_bias=True
-                ),
-            ),
-        )
-        for count, layer in spec.layers
-    )
-    return dataclasses.replace(spec, layers=layers)
-
-
-def _symbolic_rows() -> list[dict[str, Any]]:
+def _symbolic(proof: Evidence) -> None:
     import sympy
 
     spec, s = symbolic_teaching()
     printed = formulas.teaching_parameters(V=s["V"], d=s["d"], C=s["C"], L=s["L"], f=s["f"])
-    ledger = sum(tensor.parameters for tensor in tensors(spec))
 
-    def row(claim: str, where: str, quantity: str, measured: Any, expected: Any, leg: str = "exact") -> dict[str, Any]:
-        return case(claim, where, leg, quantity, measured, "==", expected, backend="symbolic")
+    def ledger(**changed: Any) -> Any:
+        return sum(tensor.parameters for tensor in tensors(dataclasses.replace(spec, **changed)))
 
-    return [
-        row(
-            "B1.1",
-            "sum of the ledger's rows, in symbols",
-            "terms that differ from the formula",
-            terms(ledger - printed),
-            0,
-        ),
-        row("B1.2", "symbols of the formula", "occurrences of T", int(s["T"] in printed.free_symbols), 0),
-        row(
-            "B1.2",
-            "derivative of the formula by C",
-            "terms that differ from d",
-            terms(sympy.diff(printed, s["C"]) - s["d"]),
-            0,
-        ),
-    ]
+    here = proof.of(by=routes.SYMBOLS, tried="the ledger's rows added up")
+    quantity = "terms that differ from the formula"
+    here.of("B1.1").equal(quantity, terms(ledger() - printed), 0, key="symbols")
+    here.of("B1.1").control("a tied head", quantity, lambda **changed: terms(ledger(**changed) - printed),
+                            {"tied_head": True}, exactly(0))  # fmt: skip
+    here.of("B1.2").equal("occurrences of T", int(s["T"] in ledger().free_symbols), 0, headline=True)
+    slope = terms(sympy.diff(ledger(), s["C"]) - s["d"])
+    here.of("B1.2").equal("terms that differ from d in the derivative by C", slope, 0)
 
 
-def _executed_parameters(shape: Shape) -> list[dict[str, Any]]:
+def _parameters(proof: Evidence, shape: Shape, headline: bool) -> None:
+    """B1.1 on an executed decoder of one shape."""
     from transformer_ledger.executed import count
 
-    spec, printed = teaching(shape), printed_formula(shape)
-    where = said(shape)
+    printed = int(formulas.teaching_parameters(
+        V=shape["vocabulary"], d=shape["d_model"], C=shape["context"], L=shape["layers"], f=shape["d_ff"]
+    ))  # fmt: skip
 
-    def executed(own: ModelSpec) -> int:
-        return count.parameters(count.full_depth(own))[0].total()
+    def executed(**changed: Any) -> Counter[tuple[str, str]]:
+        return count.parameters(count.full_depth(teaching(shape, **changed)))[0]
 
-    by_kind = count.parameters(count.full_depth(spec))[0]
-    ledger: dict[tuple[str, str], int] = {}
-    for tensor in tensors(spec):
-        key = (tensor.component, "bias" if tensor.bias else "weight")
-        ledger[key] = ledger.get(key, 0) + tensor.parameters
-    apart = sum(by_kind.get(key, 0) != ledger.get(key, 0) for key in by_kind.keys() | ledger.keys())
-
-    def row(claim: str, what: str, leg: str, quantity: str, measured: int, expected: int) -> dict[str, Any]:
-        relation = ">=" if leg == "control" else "=="
-        return case(
-            claim, f"{what}, {where}", leg, quantity, measured, relation, expected, backend="torch", unit="parameter"
-        )
-
-    return [
-        row("B1.1", "executed decoder", "exact", "parameters", executed(spec), printed),
-        row("B1.1", "tensor kind by tensor kind", "exact", "kinds that differ from the ledger", apart, 0)
-        | {"unit": ""},
-        row(
-            "B1.1",
-            "biases in attention",
-            "control",
-            "parameters apart from the formula",
-            abs(executed(with_attention_biases(spec)) - printed),
-            1,
-        ),
-        row(
-            "B1.1",
-            "tied head",
-            "control",
-            "parameters apart from the formula",
-            abs(executed(dataclasses.replace(spec, tied_head=True)) - printed),
-            1,
-        ),
-        row(
-            "B1.2",
-            "position table with twice the rows",
-            "control",
-            "parameters more",
-            executed(teaching({**shape, "context": 2 * shape["context"]})) - executed(spec),
-            1,
-        ),
-    ]
+    ledger: Counter[tuple[str, str]] = Counter()
+    for tensor in tensors(teaching(shape)):
+        ledger[tensor.component, "bias" if tensor.bias else "weight"] += tensor.parameters
+    here = proof.of("B1.1", unit="parameter", by=routes.MODULE, **shape)
+    here.equal("parameters", executed().total(), printed, headline=headline, key="parameters" if headline else None)
+    here.equal("tensor kinds that differ", len(executed().items() ^ ledger.items()), 0, unit="", against=routes.LEDGER)
+    biases = dict.fromkeys(("query", "key", "value", "output"), True) | TEACHING["biases"]  # type: ignore[operator]
+    for change, changed in (("biases in attention", {"biases": biases}), ("a tied head", {"tied_head": True})):
+        here.control(change, "parameters", lambda **changed: executed(**changed).total(), changed, exactly(printed))
 
 
-def _executed_lengths(shape: Shape, batch: int, lengths: Sequence[int], seed: int) -> list[dict[str, Any]]:
+def _lengths(proof: Evidence, shape: Shape, batch: int, lengths: Sequence[int], seed: int, headline: bool) -> None:
     """B1.2 and B1.3 on a decoder that runs for real, at every length."""
     import torch
 
     from transformer_ledger.executed.decoder import Decoder
 
-    torch.manual_seed(seed)
-    model = Decoder(teaching(shape))
-    probabilities: list[Any] = []
-    model.get_submodule("layers.0.attention.values").register_forward_pre_hook(
-        lambda _, inputs: probabilities.append(inputs[0])
-    )
-    counts = set()
-    rows = []
-    h, where = shape["heads"], said(shape)
-    for T in lengths:
+    made: list[Any] = []
+
+    def ran(T: int, positions: str = "context") -> int:
+        """Parameters after a forward pass over T tokens; with `positions` "T" the table has a row for each of them."""
+        torch.manual_seed(seed)
+        model = Decoder(teaching({**shape, "context": shape["context"] if positions == "context" else T}))
+        attention = model.get_submodule("layers.0.attention.values")
+        attention.register_forward_pre_hook(lambda _, inputs: made.append(inputs[0]))
         with torch.no_grad():
             model(torch.randint(shape["vocabulary"], (batch, T)))
-        counts.add(sum(parameter.numel() for parameter in model.parameters()))
-        made = probabilities[-1]
-        rows += [
-            case(
-                "B1.3",
-                f"executed attention, T {T}, {where}",
-                "exact",
-                "sizes other than [B, h, T, T]",
-                sum(a != b for a, b in zip(made.shape, (batch, h, T, T), strict=True)),
-                "==",
-                0,
-                backend="torch",
-            ),
-            case(
-                "B1.3",
-                f"executed attention, T {T}, {where}",
-                "exact",
-                "bytes of the probabilities",
-                made.untyped_storage().nbytes(),
-                "==",
-                formulas.attention_probabilities(B=batch, h=h, T=T, b=4),
-                backend="torch",
-                unit="byte",
-            ),
-        ]
-    sizes = [made.untyped_storage().nbytes() for made in probabilities]
-    for (T, size), (twice, larger) in zip(
-        zip(lengths, sizes, strict=True), zip(lengths[1:], sizes[1:], strict=True), strict=False
-    ):
-        rows.append(
-            case(
-                "B1.3",
-                f"T from {T} to {twice}, {where}",
-                "exact",
-                "growth of the probabilities",
-                Fraction(larger, size),
-                "==",
-                Fraction(twice, T) ** 2,
-                backend="torch",
-            )
-        )
-    rows.append(
-        case(
-            "B1.2",
-            f"after forwards of T = {', '.join(map(str, lengths))}, {where}",
-            "exact",
-            "different counts",
-            len(counts),
-            "==",
-            1,
-            backend="torch",
-        )
-    )
-    return rows
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def different(positions: str = "context") -> int:
+        return len({ran(T, positions) for T in lengths})
+
+    fixed = proof.of("B1.2", by=routes.TORCH, lengths=list(lengths), **shape)
+    fixed.equal("different counts of parameters", different(), 1)
+    fixed.control("a position table with one row for each token of the input", "different counts of parameters",
+                  different, {"positions": "T"}, exactly(1), key="sized_by_T" if headline else None)  # fmt: skip
+    h, tensors_made = shape["heads"], made[: len(lengths)]
+    grown = proof.of("B1.3", by=routes.TENSORS, **shape)
+    for T, tensor in zip(lengths, tensors_made, strict=True):
+        here = grown.of(batch=batch, length=T)
+        here.same("sizes other than [B, h, T, T]", tensor.shape, (batch, h, T, T))
+        bytes_ = formulas.attention_probabilities(B=batch, h=h, T=T, b=4)
+        here.equal("bytes of the probabilities", tensor.untyped_storage().nbytes(), bytes_, unit="byte")
 
 
-def _largest_tensor(batch: int, heads: int, tokens: int, width: int) -> int:
-    """Entries of the largest tensor that torch's fused attention makes where it can be seen."""
+def _growth(proof: Evidence, shape: Shape, batch: int, T: int) -> None:
+    """B1.3: the largest tensor of an attention over 2T tokens against T, with and without its probabilities."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    from transformer_ledger.executed.decoder import Attention as Module
+
+    spec = teaching(shape)
+    h, d_h = shape["heads"], shape["d_model"] // shape["heads"]
+    dense = Module(spec, spec.layers[0][1].attention)
 
     class Largest(TorchDispatchMode):
         entries = 0
@@ -260,10 +156,22 @@ def _largest_tensor(batch: int, heads: int, tokens: int, width: int) -> int:
                     self.entries = max(self.entries, part.numel())
             return out
 
-    x = torch.ones(batch, heads, tokens, width)
-    with Largest() as seen:
-        torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
-    return seen.entries
+    def largest(tokens: int, fused: bool) -> int:
+        x = torch.ones(batch, h, tokens, d_h)
+        with torch.no_grad(), Largest() as seen:
+            if fused:
+                torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+            else:
+                dense.attend(x, x, x, 1.0, lambda T, S, window: None)
+        return seen.entries
+
+    def growth(fused: bool = False) -> Fraction:
+        return Fraction(largest(2 * T, fused), largest(T, fused))
+
+    here = proof.of("B1.3", by=routes.TENSORS, length=T, **shape)
+    here.equal("growth of the largest tensor where T doubles", growth(), 4, headline=True, key="growth")
+    here.control("a fused kernel, which keeps no probabilities", "growth of the largest tensor where T doubles", growth,
+                 {"fused": True}, exactly(4), exactly(2), key="fused")  # fmt: skip
 
 
 def compute(shapes: Sequence[Shape], batch: int, lengths: Sequence[int], seed: int) -> list[dict[str, Any]]:
@@ -271,25 +179,11 @@ def compute(shapes: Sequence[Shape], batch: int, lengths: Sequence[int], seed: i
     import torch
 
     torch.set_num_threads(1)
-    rows = _symbolic_rows()
+    proof = Evidence("B1.1", against=routes.FORMULA)
+    _symbolic(proof)
     for shape in shapes:
-        rows += _executed_parameters(shape) + _executed_lengths(shape, batch, lengths, seed)
-    one = shapes[0]
-    d_h = one["d_model"] // one["heads"]
-    small, large = (_largest_tensor(batch, one["heads"], T, d_h) for T in (lengths[0], 2 * lengths[0]))
-    rows.append(
-        case(
-            "B1.3",
-            f"a fused kernel, T from {lengths[0]} to {2 * lengths[0]}",
-            "control",
-            "growth of the largest tensor",
-            Fraction(large, small),
-            "==",
-            2,
-            backend="torch",
-        )
-    )
-    for quantity in ("parameters", "occurrences of T", "growth of the probabilities"):
-        # The last shape's row is the one to show.
-        [row for row in rows if row["quantity"] == quantity][-1]["headline"] = True
-    return rows
+        _parameters(proof, shape, shape is shapes[-1])
+        _lengths(proof, shape, batch, lengths, seed, shape is shapes[-1])
+    # Long enough that the probabilities outgrow the queries.
+    _growth(proof, shapes[0], batch, 2 * max(*lengths, shapes[0]["d_model"]))
+    return proof.rows
