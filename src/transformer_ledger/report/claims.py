@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Tables = Mapping[str, Rows]
 TITLES = {"A": text_a.TITLE, "B": text_b.TITLE}
-NOTABLE = ("refuted", "conditional", "not reproducible", "not settled")
+NOTABLE = ("refuted", "conditional", "not reproducible")
 SURPRISES = 30  # shown; the rest is in the summary
 
 

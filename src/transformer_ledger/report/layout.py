@@ -42,7 +42,7 @@ def _found(path: str) -> Any:
 
 def _marked(text: str) -> Markup:
     """Escaped text in which *this* is emphasised, `this` is code, and [this](#there) leads to a place on the page."""
-    html = str(numbers.prose(text))
+    html = "".join(part if part.startswith("`") else str(numbers.prose(part)) for part in re.split(r"(`[^`]+`)", text))
     html = re.sub(r"\[([^\]]+)\]\(#([\w.-]+)\)", r'<a href="#\2">\1</a>', html)
     html = re.sub(r"`([^`]+)`", r"<code>\1</code>", html)
     html = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", html)

@@ -113,7 +113,7 @@ def _calculator(possible: bool, device: Mapping[str, Any]) -> Section:
     """The calculator, or why there is none."""
     if not possible:
         return layout.section("what-if", layout.text("sections/what-if/empty", css="note"))
-    named = layout.told("sections/what-if/device", device="{device}") if device["name"] else ""
+    named = " " + layout.told("sections/what-if/device", device="{device}") if device["name"] else ""
     said = layout.say_text(
         layout.words()["sections"]["what-if"]["text"].replace("{device}", named), device=device["name"]
     )
