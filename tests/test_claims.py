@@ -1,7 +1,9 @@
 """Verdicts follow from cases: every rule, and what turns each verdict."""
 
 import math
+from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +112,15 @@ def test_unmeasured_claims_appear_and_are_no_surprise():
 def test_a_case_for_an_unknown_claim_is_an_error():
     with pytest.raises(ValueError, match="Z9"):
         table.compute(verification={"v": [case("Z9", "c", "exact", "q", 0, "==", 0)]})
+
+
+def test_the_readme_counts_what_the_registry_expects():
+    text = " ".join((Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8").split())
+    counts = Counter(claim.registered for claim in table.CLAIMS)
+    assert f"checks {len(table.CLAIMS)} of their statements" in text
+    assert (
+        f"{counts['confirmed']} statements hold, {counts['conditional']} hold under a condition that the text does not state, "
+        f"{counts['refuted']} are wrong, and {counts['not reproducible']} print digits that nobody can reproduce"
+    ) in text
+    for claim in table.CLAIMS:
+        assert (claim.registered == "refuted") == (f"- {claim.id}:" in text)

@@ -199,19 +199,56 @@ def test_a_symbol_says_what_it_means(opened):
     assert page.locator("#tip").inner_text().startswith("width of one query or key head")
 
 
-def test_prints_to_pdf(opened):
+@pytest.mark.parametrize("width", [1300, 1920])
+def test_no_table_is_cut_on_a_wide_screen(opened, width):
+    page = opened(width=width)
+    boxes = "[...document.querySelectorAll('.table .scroll')]"
+    assert page.evaluate(f"{boxes}.length") > 20
+    cut = f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.dataset.label)"
+    assert page.evaluate(cut) == []
+
+
+def test_pictures_are_drawn_for_a_narrow_screen(opened):
+    wider = """() => [...document.querySelectorAll("figure .picture")].filter((one) => one.checkVisibility())
+        .map((one) => [one.classList.contains("narrow"), one.getBoundingClientRect().width])"""
+    drawn = opened(width=360).evaluate(wider)
+    assert len(drawn) > 10
+    assert all(narrow and width <= 328 for narrow, width in drawn)
+    assert not any(narrow for narrow, _ in opened(width=1300).evaluate(wider))
+
+
+def test_few_stops_of_the_tab_key_and_few_landmarks(opened):
+    page = opened(width=1300)
+    stops = """[...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
+        .filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility()).length"""
+    landmarks = "document.querySelectorAll('main, nav, body > header, body > footer, [role=region]').length"
+    assert 50 < page.evaluate(stops) < 320
+    assert page.evaluate(landmarks) < 8
+
+
+def test_arrow_keys_go_along_the_heads_of_a_table(opened):
+    page = opened()
+    heads = page.locator("#summary-parameters thead button")
+    heads.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent").startswith("parameters")
+    page.keyboard.press("Enter")
+    assert page.locator("#summary-parameters th[aria-sort]").inner_text().startswith("parameters")
+    assert [heads.nth(index).get_attribute("tabindex") for index in range(3)] == ["-1", "0", "-1"]
+
+
+def test_prints_on_few_pages_with_nothing_cut(opened):
     page = opened()
     pdf = page.pdf(format="A4", prefer_css_page_size=True)
     assert pdf.startswith(b"%PDF")
-    assert len(pdf) > 50_000
+    assert 5 < len(re.findall(rb"/Type\s*/Page\b", pdf)) < 30
     page.emulate_media(media="print")
-    page.set_viewport_size({"width": 690, "height": 900})  # A4 less its margins
-    cut = page.eval_on_selector_all(
-        "table.data",
-        """all => all.filter(table => table.offsetParent && table.getBoundingClientRect().right > innerWidth + 1)
-        .map(table => table.dataset.name)""",
-    )
-    assert cut == []
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 less its margins
+    cut = """(name) => [...document.querySelectorAll(name)]
+        .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1)
+        .map((one) => one.closest("[id]").id)"""
+    assert page.evaluate(cut, "table.data") == []
+    assert page.evaluate(cut, "figure .picture, .claim p, math") == []
 
 
 def test_usable_within_a_second(opened):
