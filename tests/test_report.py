@@ -130,10 +130,8 @@ def test_extensions_begin_with_what_they_come_to():
 
     rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, share=0.5)]
     first, second = studies.extension_verdicts(rows)
-    assert first.endswith(
-        "100 % of the whole compute: better than the base: rope; worse: wide; no clear difference: gqa."
-    )
-    assert second.endswith("50 % of the whole compute: worse: mqa.")
+    assert first.endswith("100 % of the compute, better than the base: rope; worse: wide; no clear difference: gqa.")
+    assert second.endswith("50 % of the compute, worse: mqa.")
     assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == []
 
 

@@ -199,11 +199,11 @@ def extension_curve(rows: Rows) -> Markup | None:
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row["budget"] == "scratch":
-            series.setdefault(row["variant"], []).append((float(row["flops"]), row["excess"]))
+            series.setdefault(row["variant"], []).append((float(row["flops"]) / 1e9, row["excess"]))
     if not series:
         return None
     text = "; ".join(
-        f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} FLOP" for x, y in points)
+        f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} GFLOP" for x, y in points)
         for variant, points in series.items()
     )
     return pictures.lines(
@@ -211,7 +211,7 @@ def extension_curve(rows: Rows) -> Markup | None:
         "Held-out loss against the training’s compute",
         text + ".",
         series,
-        x_label="training, FLOP",
+        x_label="training, GFLOP",
         y_label="held-out loss above the source’s, nat a token",
         marks=True,
     )
@@ -310,14 +310,17 @@ def _extension(study: Tables) -> Section | None:
         "confidence": short(100 * rows[0]["interval_confidence"], 5),
     }
     programmes = [
-        {"variant": row["variant"], "budget": row["budget"], "programme": Cell(row["programme"], css="wrap")}
-        for row in rows
+        {
+            "programme": Cell(programme, css="wrap"),
+            "variants": Cell("; ".join(f"{row['variant']}, {row['budget']}" for row in own), css="wrap"),
+        }
+        for programme, own in by(rows, "programme").items()
     ]
     variant = {"variant": TEXT, "budget": TEXT}
     return layout.section(
         "extensions",
         layout.text("extensions", **scale),
-        *(layout.text("outcomes/line", line=line) for line in extension_verdicts(study["extension"])),
+        layout.text("outcomes/line", line=" ".join(extension_verdicts(study["extension"]))),
         layout.text("sections/extensions/method", **scale),
         Block("text", {"html": rows[0]["disclosed"], "css": "note"}),
         layout.figure(extension_curve(study["extension"]), "extension-curve"),
@@ -326,7 +329,7 @@ def _extension(study: Tables) -> Section | None:
         layout.table(
             "summary-extension-sources", extension_sources(study["extension"]), variant | {"source": TEXT} | differences
         ),
-        layout.table("summary-programmes", programmes, variant | {"programme": TEXT}),
+        layout.table("summary-programmes", programmes, {"programme": TEXT, "variants": TEXT}),
         layout.full("study/extension"),
         layout.table(
             "summary-tensors",
