@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cases import case
+
 from transformer_ledger import routes
-from transformer_ledger.cases import case
 from transformer_ledger.claims import table as claims_table
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.evidence import Evidence

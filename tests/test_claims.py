@@ -6,10 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from cases import case
 
-from transformer_ledger.cases import case, differing
 from transformer_ledger.claims import table
 from transformer_ledger.claims.claim import VERDICTS, Claim, verdict
+from transformer_ledger.evidence import differing
 
 CLAIM = Claim("A1.1", "s", "v", "statement", None, "confirmed")
 
@@ -44,10 +45,6 @@ CONTROL = row("control")
 )
 def test_verdict(rows, expected):
     assert verdict(CLAIM, rows) == expected
-
-
-def test_arithmetic_needs_no_control_when_the_registry_says_so():
-    assert verdict(Claim("A1.2", "s", "v", "x", None, "confirmed", needs_control=False), [row()]) == "confirmed"
 
 
 @pytest.mark.parametrize(

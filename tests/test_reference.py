@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformer_ledger import bounds
-from transformer_ledger.cases import differing
+from transformer_ledger.evidence import differing
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.reference import decoder, rope
 from transformer_ledger.reference.arithmetic import BLAS, RATIONAL, RUNNING, SEQUENTIAL

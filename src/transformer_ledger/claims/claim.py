@@ -29,7 +29,6 @@ class Claim:
     printed: str | None
     registered: str
     condition: str | None = None
-    needs_control: bool = True
     why: str = ""
     equation: str = ""
 
@@ -50,7 +49,7 @@ def verdict(claim: Claim, cases: Sequence[Mapping[str, Any]]) -> str:
     edited = len(legs) < len(measured)
     if not legs:
         return "not applicable" if edited else "not settled"
-    if not all(row["holds"] for row in controls) or (claim.needs_control and not controls):
+    if not controls or not all(row["holds"] for row in controls):
         return "not settled"
     if any(row["route"] and row["route"] == row["other_route"] for row in legs):
         return "not settled"  # one route compared with itself

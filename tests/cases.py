@@ -1,4 +1,4 @@
-"""One measured case of a claim as a row of a verification table, with `holds` decided here and nowhere else."""
+"""Made-up rows of a verification table, for tests of what reads them."""
 
 from __future__ import annotations
 
@@ -105,14 +105,3 @@ def case(
         "key": None,
         "reproduced": None,
     }
-
-
-def differing(a: Any, b: Any) -> int:
-    """Entries of two equally shaped floating arrays whose bits differ (sign of zero, NaN payload)."""
-    import numpy as np
-
-    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        raise ValueError(f"{a.dtype}{a.shape} against {b.dtype}{b.shape}")
-    kind = np.dtype(f"u{a.dtype.itemsize}")
-    return int(np.count_nonzero(a.view(kind) != b.view(kind)))
