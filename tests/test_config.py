@@ -116,7 +116,7 @@ def test_every_key_is_closed_described_typed_and_ranged():
         (kind,) = [name for name in config._types(part) if name != "null"]
         if kind == "object":
             inner = part["additionalProperties"]
-            assert (inner is False and part["properties"]) or "propertyNames" in part, path
+            assert (inner is False and "properties" in part) or "propertyNames" in part, path
             assert set(part.get("required", [])) <= set(part.get("properties", {})), path
         else:
             assert any(keys <= set(part) for keys in RANGED[kind]), path
