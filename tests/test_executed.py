@@ -459,7 +459,7 @@ def test_a_job_past_its_time_writes_a_message_and_nothing_else(tmp_path: Path) -
         assert "running it takes more than 0.1 s, the time limit" in done.stderr
         assert "Traceback" not in done.stderr
         assert done.stdout == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "spec.json"]
 
 
 def test_a_config_json_that_names_code_runs_none_and_asks_nothing(
