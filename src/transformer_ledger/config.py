@@ -22,12 +22,13 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from transformer_ledger import huggingface
+from transformer_ledger import huggingface, limits
 from transformer_ledger.ledger.parameters import totals
 from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 
 SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 COMMAND_LINE = "--config"
+CODE = "__use_yte__"
 TRAINED = 10**9  # parameters of the checkpoint that is trained on this machine: 16 bytes each, and days
 Key = tuple[str | int, ...]  # path of a value: keys of mappings, positions in lists
 Schema = Mapping[str, Any]
@@ -160,7 +161,7 @@ def read(path: str | Path) -> dict[Key, Place]:
     path = Path(path)
     name = _shown_path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = limits.text(path)
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -179,10 +180,14 @@ def read(path: str | Path) -> dict[Key, Place]:
             raise ConfigError(f"{name}:1: {'empty' if root is None else 'no mapping'}; wanted are keys such as models:")
         places[()] = Place(name, 1)
         _walk(loader, root, (), name, places, problems, frozenset())
+        if "\t" in text:  # a tab behind a value: only the parser that Snakemake takes stops there
+            yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_not_yaml(name, text, error)) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{name}: not YAML: {str(error).splitlines()[0]}") from None
+    if (CODE,) in places:
+        problems.append((places[CODE,].line, f"{CODE}: Snakemake would run Python from this file; a config is data"))
     if problems:
         raise ConfigError("\n".join(f"{name}:{line}: {message}" for line, message in sorted(problems)))
     return places
@@ -414,6 +419,8 @@ def allowed(part: Schema) -> str:
             noun = _NOUNS[kind]
             if 2 in (part.get("multipleOf"), part.get("not", {}).get("multipleOf")):
                 noun = "an even integer" if "multipleOf" in part else "an odd integer"
+            elif "multipleOf" in part:
+                noun = f"a multiple of {part['multipleOf']}"
             words.append(noun + _range(part))
     return " or ".join(words)
 
@@ -451,11 +458,11 @@ def _unknown(name: str, part: Schema) -> str:
     return f"unknown key (did you mean {near!r}?)" if near else f"unknown key; allowed: {', '.join(known)}"
 
 
-def _schema_problems(config: Mapping[str, Any], problems: _Problems) -> None:
-    """Add what the schema finds in the normalised config."""
+def _schema_problems(config: Mapping[str, Any], problems: _Problems, whole: Schema) -> None:
+    """Add what the schema `whole` finds in the normalised config."""
     # A misspelt key comes before the key that is missing for it.
     ranks = {"additionalProperties": 0, "required": 2, "oneOf": 2}
-    errors = _Validator(schema()).iter_errors(config)
+    errors = _Validator(whole).iter_errors(config)
     for error in sorted(errors, key=lambda error: ranks.get(str(error.validator), 1)):
         key: Key = tuple(error.absolute_path)
         part = resolved(error.schema)
@@ -558,13 +565,19 @@ def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problem
             names[section] = _Names(config[section], removed[section] | (set(before) - set(config[section])))
 
 
-def _alike(names: Iterable[str], problems: _Problems) -> None:
-    """Names that would share a file where the file system does not tell capitals from small letters."""
+def _alike(models: Mapping[str, Any], problems: _Problems) -> None:
+    """Names that would share a file where the file system does not tell capitals from small letters, and equal labels."""
     seen: dict[str, str] = {}
-    for name in names:
+    labels: dict[str, str] = {}
+    for name, entry in models.items():
         other = seen.setdefault(name.lower(), name)
         if other != name:
             problems.add(("models", name), f"differs from {other!r} in capitals alone; they may share a file")
+        if not problems.concerns(("models", name)):
+            label = entry["label"] or name
+            other = labels.setdefault(label, name)
+            if other != name:
+                problems.add(("models", name, "label"), f"{label!r} is what {other!r} is called too; give each its own")
 
 
 def _partition(blocks: Sequence[Sequence[int]], scores: Sequence[Any]) -> bool:
@@ -622,13 +635,14 @@ def _relations(value: Any, part: Schema, key: Key, problems: _Problems) -> None:
             if child.get(relation) and not all(fits(a, b) for a, b in itertools.pairwise(item)):
                 problems.add(below, f"{_shown(item)} does not rise so; allowed: {words}")
         for relation, (fits, words) in {**_ITEM_RELATIONS, **_LIST_RELATIONS}.items():
-            path = child.get(relation)
-            if path is None or problems.concerns((*key, path.split(".")[0])):
-                continue
+            paths = child.get(relation, [])  # of each item, or one for all
             single = relation in _ITEM_RELATIONS and isinstance(item, list)
-            for number, a in enumerate(item if single else [item]):
+            for number, a in enumerate([] if item is None else item if single else [item]):
+                path = paths if isinstance(paths, str) else paths[number] if paths else ""
+                if not path or problems.concerns((*key, path.split(".")[0])):
+                    continue
                 for b in _others(value, path.split("."), flat=relation not in ("x-among", *_LIST_RELATIONS)):
-                    if a is not None and not fits(a, b):
+                    if not fits(a, b):
                         place = (*below, number) if single else below
                         problems.add(place, f"{_shown(a)} does not fit {path} {_shown(b)}; allowed: {words} {path}")
 
@@ -655,7 +669,7 @@ def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str
 def _json(path: str) -> dict[str, Any]:
     """The mapping in a JSON file. Raises ModelError where it is missing or something else."""
     try:
-        return huggingface.parsed(Path(path).read_text(encoding="utf-8-sig"))
+        return huggingface.parsed(limits.text(path))
     except FileNotFoundError:
         known = sorted(str(file) for file in Path(path).parent.glob("*.json"))
         raise ModelError("", f"no such file{_named(path, known) if known else ''}") from None
@@ -683,11 +697,68 @@ def _contexts(config: Mapping[str, Any], problems: _Problems) -> None:
     """A training on sequences longer than the model's context is none of that model."""
     for name, run in config["training_runs"].items():
         key = ("training_runs", name, "context")
-        spec = config["models"].get(run.get("model"), {}).get("spec")
-        if spec and run.get("context") and not problems.concerns(key) and run["context"] > spec["context"]:
-            problems.add(
-                key, f"{run['context']} is longer than {run['model']}'s context; allowed: at most {spec['context']}"
+        if problems.concerns(key[:2]) or problems.concerns(("models", run["model"])) or not run.get("context"):
+            continue
+        most = config["models"][run["model"]]["spec"]["context"]
+        if run["context"] > most:
+            problems.add(key, f"{run['context']} is longer than {run['model']}'s context; allowed: at most {most}")
+
+
+STUDIED = "plain pre-norm layers, all positions seen, even head width"
+
+
+def unstudied(spec: ModelSpec) -> str:
+    """What a model has that a study cannot do; empty where it can do all."""
+    own = [layer for _, layer in spec.layers]
+    found = {
+        "latent attention": any(layer.attention.latent for layer in own),
+        "attention sinks": any(layer.attention.sinks for layer in own),
+        "a window": any(layer.attention.window is not None for layer in own),
+        "norms of queries and keys": any(layer.attention.query_key_norm != "none" for layer in own),
+        "an odd head width": any(layer.attention.head_dim % 2 for layer in own),
+        "experts": any(layer.feedforward.experts for layer in own),
+        "parallel layers": any(layer.parallel or layer.norms != 2 for layer in own),
+        "norms behind its layers": any(layer.post_norm for layer in own) or not spec.final_norm,
+        "a norm behind the embedding": spec.embedding_norm,
+        "an embedding of another width": spec.embedding_width not in (0, spec.d_model),
+        "position rows beyond its context": spec.position_rows > spec.context,
+        "a bias of its head": spec.head_bias,
+    }
+    return ", ".join(name for name, there in found.items() if there)
+
+
+def _completed(config: Mapping[str, Any], problems: _Problems) -> None:
+    """Architectures that a job completes must be decoders with what it adds."""
+    rest = {"layers": 1, "vocabulary": 2, "context": 2, "positions": "rope", "norm": "rmsnorm", "feedforward": "gelu"}
+
+    def hold(key: Key, keys: Mapping[str, Any]) -> None:
+        try:
+            from_architecture("", {**rest, **keys})
+        except ModelError as error:
+            problems.add(key, f"{error.key} {error}")
+
+    for kind, name in (("verification", n) for n in ("head_count", "permutation", "causal_prefix")):
+        part, key = config[kind].get(name), (kind, name)
+        if part is None or problems.concerns(key):
+            continue
+        if name == "head_count":
+            for number, heads in enumerate(part["heads"]):
+                hold((*key, "heads", number), {**part["architecture"], "heads": heads})
+            continue
+        hold((*key, "architecture", "heads"), part["architecture"])
+    extension, key = config["study"].get("extension"), ("study", "extension")
+    if extension and not problems.concerns(key):
+        turned = {"rope", "modern"} & set(extension["extensions"])
+        hold((*key, "sizes", "heads"), {**extension["sizes"], "positions": "rope" if turned else "none"})
+    prefix, key = config["verification"].get("causal_prefix"), ("verification", "causal_prefix")
+    if prefix and not problems.concerns(key):
+        text, length, share = len(prefix["text"]), prefix["training"]["length"], prefix["training"]["held_out"]
+        cut = round(text * (1 - share))
+        if cut <= length or text - cut <= 2 * length:
+            words = (
+                f"a share that leaves more than {length} characters to train on, and more than {2 * length} held out"
             )
+            problems.add((*key, "training", "held_out"), f"{share} leaves {cut} and {text - cut}; allowed: {words}")
 
 
 def _studies(config: Mapping[str, Any], problems: _Problems) -> None:
@@ -700,8 +771,11 @@ def _studies(config: Mapping[str, Any], problems: _Problems) -> None:
     study = {name: part for name, part in config["study"].items() if not problems.concerns(("study", name))}
     for name in {"checkpoint", "extension"} & set(study):
         model, source, key = study[name]["models"][0], study[name]["source"], ("study", name)
-        spec = config["models"][model].get("spec")
-        if spec is None:
+        if problems.concerns(("models", model)):
+            continue
+        spec = config["models"][model]["spec"]
+        if lacks := unstudied(ModelSpec.from_json(spec)):
+            problems.add((*key, "models", 0), f"{model} has {lacks}, which no study can do; allowed: {STUDIED}")
             continue
         sizes = study[name].get("sizes", spec)
         tokens = source["symbols"] + source["keys"] + source["values"] + source["keys"] * source["values"]
@@ -740,7 +814,7 @@ def load(
     problems = _Problems(_Sources(files, arguments))
     removed = {name: _left_out(config, name) for name in _collections()}
     normal = _normal(config, schema(), (), problems)
-    _schema_problems(normal, problems)
+    _schema_problems(normal, problems, schema())
     entries = [normal.get(name) for name in (*_collections(), "report")]
     if all(isinstance(entry, Mapping) for entry in entries):
         _references(normal, removed, problems)
@@ -750,9 +824,28 @@ def load(
             if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
                 normal["models"][name] = made
         _contexts(normal, problems)
+        _completed(normal, problems)
         _studies(normal, problems)
     problems.stop()
     return dict(normal)
+
+
+def section(path: Path, name: str) -> dict[str, Any]:
+    """One section of a config file, checked and normalised by itself; empty where it is not there.
+
+    Raises ConfigError with every problem.
+    """
+    problems = _Problems(_Sources([path], None))
+    loaded = yaml.load(limits.text(path), _Loader).get(name)
+    part = {**schema(), "properties": {name: schema()["properties"][name]}, "required": []}
+    if loaded is None:
+        return {}
+    normal = _normal({name: loaded}, part, (), problems)
+    _schema_problems(normal, problems, part)
+    if not problems.found:
+        _relations(normal, part, (), problems)
+    problems.stop()
+    return dict(normal[name])
 
 
 def sources(workflow: Any) -> tuple[list[Path], dict[str, Any]]:

@@ -94,13 +94,15 @@ class Keys:
             raise ModelError(name, f"{value!r} is neither true nor false")
         return value
 
-    def number(self, names: str | Sequence[str], default: float) -> float:
-        """A positive finite number."""
+    def number(self, names: str | Sequence[str], default: float, most: float = 1e15) -> float:
+        """A positive number up to `most`."""
         name, value = self._find(names)
         if value is None:
             return float(self.default(name, default))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
             raise ModelError(name, f"{value!r} is not a positive number")
+        if value > most:
+            raise ModelError(name, f"{value!r} is out of range; allowed: above 0 and at most {most:g}")
         return float(value)
 
     def foreign(self) -> None:
@@ -194,7 +196,7 @@ def _gpt2(name: str, keys: Keys, multi_query: bool = False) -> ModelSpec:
         position_rows=C,
         norm="layernorm",
         norm_bias=True,
-        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5),
+        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5, 1),
         tied_head=keys.flag("tie_word_embeddings", True),
     )
 
@@ -222,7 +224,7 @@ def _gpt_neox(name: str, keys: Keys) -> ModelSpec:
         rope_base=keys.rope_base(10000.0),
         norm="layernorm",
         norm_bias=True,
-        norm_epsilon=keys.number("layer_norm_eps", 1e-5),
+        norm_epsilon=keys.number("layer_norm_eps", 1e-5, 1),
         tied_head=keys.flag("tie_word_embeddings", False),
     )
 
@@ -268,7 +270,7 @@ def _bloom(name: str, keys: Keys) -> ModelSpec:
         positions="none",
         norm="layernorm",
         norm_bias=True,
-        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5),
+        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5, 1),
         embedding_norm=True,
         tied_head=keys.flag("tie_word_embeddings", True),
     )
@@ -313,7 +315,7 @@ def _falcon(name: str, keys: Keys) -> ModelSpec:
         rope_base=10000.0 if alibi else keys.rope_base(10000.0),
         norm="layernorm",
         norm_bias=True,
-        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5),
+        norm_epsilon=keys.number("layer_norm_epsilon", 1e-5, 1),
         tied_head=keys.flag("tie_word_embeddings", True),
     )
 
@@ -391,9 +393,13 @@ def _experts(keys: Keys, family: Gated, f: int, layers: int) -> list[Feedforward
     if family.experts != "qwen":
         return [routed] * layers
     step = keys.integer("decoder_sparse_step", 1)
-    only = keys.config.get("mlp_only_layers") or []
+    only = keys.config.get("mlp_only_layers")
+    only = [] if only is None else only
     if not isinstance(only, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in only):
         raise ModelError("mlp_only_layers", f"{only!r} is not a list of layer numbers")
+    if wrong := [i for i in only if not 0 <= i < layers]:
+        raise ModelError("mlp_only_layers", f"{wrong[0]} is no layer; allowed: 0 to {layers - 1}")
+    only = set(only)
     return [routed if i not in only and E and (i + 1) % step == 0 else dense for i in range(layers)]
 
 
@@ -433,7 +439,7 @@ def _gated(name: str, keys: Keys, family: Gated) -> ModelSpec:
         ),
         positions="rope",
         rope_base=keys.rope_base(family.rope_theta),
-        norm_epsilon=keys.number("rms_norm_eps", family.rms_norm_eps),
+        norm_epsilon=keys.number("rms_norm_eps", family.rms_norm_eps, 1),
         tied_head=keys.flag("tie_word_embeddings", family.tied),
     )
 
@@ -671,7 +677,7 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
         layers=runs([Layer(attention, dense if i < first else routed) for i in range(layers)]),
         positions="rope",
         rope_base=keys.rope_base(10000.0),
-        norm_epsilon=keys.number("rms_norm_eps", 1e-6),
+        norm_epsilon=keys.number("rms_norm_eps", 1e-6, 1),
         tied_head=keys.flag("tie_word_embeddings", False),
     )
 
@@ -693,8 +699,10 @@ TEXT_PART = "text part of a multimodal file; its other parts are not counted"
 def text_part(config: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """The text part of a multimodal file, with the tying that such a file states at its top."""
     inner = config.get("text_config")
-    if not isinstance(inner, dict):
+    if inner is None:
         return dict(config)
+    if not isinstance(inner, dict):
+        raise ModelError("text_config", f"{inner!r} is not a mapping")
     notes.append(f"text_config: {TEXT_PART}")
     # ASSUME a text part that does not name its type is the text model that goes with the file's own type.
     kind = inner.get("model_type") or f"{config.get('model_type')}_text"
@@ -721,10 +729,14 @@ _SHARES = ("partial_rotary_factor", "rotary_pct")  # of a head's width
 
 
 def _sound(config: Mapping[str, Any]) -> None:
-    """Refuse values that no reader of the file could use."""
+    """Refuse values that no reader of the file could use, also of keys that this family does not read."""
     for name in _MAPPINGS:
-        if not isinstance(config.get(name) or {}, dict):
+        if not isinstance(config.get(name), dict | None):
             raise ModelError(name, f"{config[name]!r} is not a mapping")
+    for name in {"max_window_layers", *(name for names in SAME for name in names)}:
+        value = config.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ModelError(name, f"{value!r} is not an integer")
     for name in _NAMES:
         if not isinstance(config.get(name, ""), str | None):  # null in Gemma 1's files, which name it otherwise
             raise ModelError(name, f"{config[name]!r} is not the name of an activation")

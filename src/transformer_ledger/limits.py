@@ -1,8 +1,14 @@
-"""A limit on this process's heap: what does not fit fails with a message, not with the machine."""
+"""Limits on this process's heap and on what it reads: what does not fit fails with a message, not with the machine."""
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
+import stat
+from pathlib import Path
+
+TEXT_BYTES = 8 * 2**20  # of a config; the longest published one has some kilobytes
 
 
 def memory(most: int) -> None:
@@ -10,3 +16,20 @@ def memory(most: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+
+
+def text(path: str | Path) -> str:
+    """The text of a regular file of at most TEXT_BYTES in UTF-8, a byte order mark left out.
+
+    Raises OSError, also where it is a pipe, a device or a folder, or too long; UnicodeDecodeError where it is no text.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if status.st_size > TEXT_BYTES:
+            raise OSError(errno.EFBIG, f"{status.st_size} bytes; at most {TEXT_BYTES} are read")
+        return file.read(TEXT_BYTES).decode("utf-8-sig")

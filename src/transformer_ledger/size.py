@@ -8,17 +8,16 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from transformer_ledger import huggingface
+from transformer_ledger import config, huggingface, limits
 from transformer_ledger.formulas.training_compute import rule_flops
-from transformer_ledger.ledger import agreement, fit, kv_cache, matmul, parameters, training_state
+from transformer_ledger.ledger import agreement, fit, kv_cache, matmul, parameters, storage, training_state
 from transformer_ledger.model import ModelError, ModelSpec
 
 CONFIG = Path(__file__).resolve().parents[2] / "config.yaml"
@@ -34,21 +33,11 @@ once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no acti
 
 
 def recipes() -> dict[str, dict[str, Any]]:
-    """The recipes of the checkout's config.yaml; none where the package is installed without one.
+    """The checked recipes of the checkout's config.yaml; none where the package is installed without one.
 
-    Raises ValueError where the file is not YAML, or a recipe lacks a key.
+    Raises ConfigError where the file or a recipe is wrong.
     """
-    try:
-        config = yaml.load(CONFIG.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except FileNotFoundError:
-        return {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{CONFIG.name}, which has the training recipes, is not YAML: {error}") from None
-    held = {name: {"moments": "fp32", **recipe} for name, recipe in (config.get("recipes") or {}).items() if recipe}
-    for name, recipe in held.items():
-        if missing := {"weights", "gradients", "optimizer"} - set(recipe):
-            raise ValueError(f"{CONFIG.name}: recipe {name} has no {min(missing)!r}")
-    return held
+    return config.section(CONFIG, "recipes") if CONFIG.exists() else {}
 
 
 def _state(spec: ModelSpec, held: Mapping[str, Any], execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -160,8 +149,22 @@ def text(found: Mapping[str, Any]) -> str:
 def _near(path: Path) -> str:
     """A file that may have been meant, among the shipped ones and those in its folder; none where it is there itself."""
     files = {file.stem: file for folder in (MODELS, path.parent) for file in sorted(folder.glob("*.json"))}
-    found = [] if path.exists() else difflib.get_close_matches(path.stem, files, 1)
+    found = [] if os.path.exists(path) else difflib.get_close_matches(path.stem, files, 1)
     return f"; did you mean {files[found[0]]}?" if found else ""
+
+
+def _shown(name: object) -> str:
+    """A file's name as a message or a table may show it: no control characters, and not without end."""
+    text = str(name) if str(name).isprintable() else repr(str(name))
+    return text if len(text) <= 200 else f"{text[:99]}…{text[-100:]}"
+
+
+def _dtype(value: str) -> str:
+    try:
+        storage.split(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return value
 
 
 def _positive(value: str) -> int:
@@ -181,21 +184,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("config", type=Path, help="a Hugging Face config.json")
     parser.add_argument("--batch", type=_positive, default=1, help="sequences (default: 1)")
     parser.add_argument("--context", type=_positive, help="positions of each (default: 4096, or the model's fewer)")
-    parser.add_argument("--dtype", default="bf16", help="of the weights (default: bf16)")
+    parser.add_argument("--dtype", type=_dtype, default="bf16", help="of the weights (default: bf16)")
     parser.add_argument(
-        "--cache-dtype", default="bf16", help="of the cache: bf16, fp8, int8, int4-g64 … (default: bf16)"
+        "--cache-dtype", type=_dtype, default="bf16", help="of the cache: bf16, fp8, int8, int4-g64 … (default: bf16)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument("--execute", action="store_true", help="run the model on the meta device and compare (seconds)")
     options = parser.parse_args(arguments)
 
     def wrong(reason: object) -> int:
-        print(f"{options.config}: {reason}", file=sys.stderr)
+        print(f"{_shown(options.config)}: {reason}", file=sys.stderr)
         return 1
 
     try:
-        raw = huggingface.parsed(options.config.read_text(encoding="utf-8-sig"))
-        spec, notes = huggingface.read(options.config.stem, raw)
+        raw = huggingface.parsed(limits.text(options.config))
+        spec, notes = huggingface.read(_shown(options.config.stem), raw)
         context = options.context or min(4096, spec.context)
         if context > spec.context:
             raise ValueError(f"--context {context} is longer than the model's {spec.context}")
@@ -207,6 +210,9 @@ def main(arguments: list[str]) -> int:
                 found["executed"] = executed(spec, raw, options.batch, context, options.cache_dtype)
             except TableError as error:
                 return wrong(error)
+    except config.ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
     except ModelError as error:
         return wrong(f"{error.key}: {error}" if error.key else error)
     except UnicodeDecodeError:

@@ -30,7 +30,15 @@ Row = dict[str, Any]
 
 
 def _seconds() -> float:
-    return float(os.environ.get(TIME_LIMIT) or SECONDS)
+    """The time limit [s]. Raises TableError where the environment variable is no time."""
+    given = os.environ.get(TIME_LIMIT) or str(SECONDS)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 1e9:
+        raise TableError(f"{TIME_LIMIT}: {given[:40]!r} is no time; allowed: seconds above 0, at most 1e9")
+    return seconds
 
 
 def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> None:
@@ -174,6 +182,7 @@ def compute(
     a count cannot be trusted.
     """
     spec = ModelSpec.from_json(model)
+    _seconds()
     if spec.depth > LAYERS:
         raise TableError(
             f"{spec.name}: {spec.depth} layers; models of up to {LAYERS} are run, take it out of the config"

@@ -70,6 +70,18 @@ COMPONENTS = tuple(
 SEEN = ("attention.query", "attention.scores", "attention.values", "feedforward.up", "feedforward.down", "head")
 
 
+# Code that a file names, and keys that decide what a run returns, not what it computes.
+NOT_OURS = (
+    "auto_map",
+    "output_router_logits",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "use_return_dict",
+    "torchscript",
+)
+
+
 def _component(path: str) -> str:
     for pattern, component in COMPONENTS:
         if pattern.search(path):
@@ -110,7 +122,8 @@ def build(hf_config: Mapping[str, Any]) -> Any:
     """
     keys = huggingface.text_part(hf_config, [])
     said = {name: value for name, value in keys.items() if value is not None or name in huggingface.NULL_SAYS}
-    said.pop("auto_map", None)
+    for name in NOT_OURS:
+        said.pop(name, None)
     config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": None})  # it writes into what it is given
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(

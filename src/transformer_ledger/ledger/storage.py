@@ -17,7 +17,7 @@ def split(dtype: str) -> tuple[Fraction, int]:
     name, grouped, group = dtype.partition("-g")
     if name not in BITS or (grouped and not (name.startswith("int") and re.fullmatch("[1-9][0-9]{0,5}", group))):
         raise ValueError(
-            f"unknown dtype {dtype!r}; known: {', '.join(BITS)}, and int8, int4, int2 in groups as int4-g64"
+            f"unknown dtype {dtype[:40]!r}; known: {', '.join(BITS)}, and int8, int4, int2 in groups as int4-g64"
         )
     return Fraction(BITS[name], 8), int(group or 0)
 

@@ -60,7 +60,9 @@ def fresh(spec: ModelSpec, seed: int) -> Decoder:
     start equal in every tensor that both have in the same shape."""
     with torch.device("meta"):
         model = Decoder(spec)
-    model.to_empty(device="cpu")
+    model.to_empty(device="cpu")  # gives each module a tensor of its own
+    if spec.tied_head:
+        model.head.weight = model.token_embedding.weight
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             if name.endswith("bias"):

@@ -1,0 +1,186 @@
+"""Input that once stopped a job with a traceback, or got through: each is refused by one message that names key and value."""
+
+import importlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from transformer_ledger import config, huggingface, size
+from transformer_ledger.executed import run, transformers_model
+from transformer_ledger.model import ModelError, ModelSpec, from_architecture
+from transformer_ledger.study import training
+from transformer_ledger.tables import TableError
+
+ROOT = Path(__file__).parents[1]
+
+
+def merged(base, over):
+    """What Snakemake makes of a config and an overlay."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    return {**base, **{key: merged(base[key], value) if key in base else value for key, value in over.items()}}
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """The message that an overlay of config.yaml gives."""
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "over.yaml"
+
+    def message(text):
+        path.write_text(text)
+        both = merged(yaml.safe_load(Path("config.yaml").read_text()), yaml.safe_load(text))
+        with pytest.raises(config.ConfigError) as caught:
+            config.load(both, ["config.yaml", path])
+        return str(caught.value)
+
+    return message
+
+
+CONFIGS = {
+    # a scalar over a mapping
+    "models: {teaching: 5}": "models.teaching: 5 is not a mapping",
+    "models: {llama-3-8b: true}": "models.llama-3-8b: true is not a mapping",
+    "training_runs: {llama-3-8b: 5}": "training_runs.llama-3-8b: 5 is not a mapping",
+    "training_runs: {x: {model: [a], tokens: 5}}": "training_runs.x.model: ['a'] is not text",
+    # settings that a job cannot do
+    "verification: {embedding_lookup: {negative_zero: [0, 24]}}": "negative_zero[1]: 24 does not fit d_model 24",
+    "verification: {embedding_lookup: {negative_zero: [99999, 0]}}": "negative_zero[0]: 99999 does not fit vocabulary",
+    "verification: {attention_schedules: {length: 2}}": "length: 2 is out of range; allowed: a multiple of 4",
+    "verification: {attention_schedules: {length: 1023}}": "length: 1023 is out of range; allowed: a multiple of 4",
+    "verification: {head_count: {heads: [1, 8]}}": "head_count.heads[1]: head_dim 3 is odd",
+    "verification: {permutation: {architecture: {d_model: 12}}}": "architecture.heads: head_dim 3 is odd",
+    "verification: {causal_prefix: {training: {held_out: 1.0e-9}}}": "training.held_out: 1e-09 leaves",
+    "study: {extension: {sizes: {heads: 32}}}": "study.extension.sizes.heads: head_dim 1 is odd",
+    "training_runs: {llama-3-8b: {flops_per_second_per_device: 1.0e-300}}": "1e-300 is out of range",
+    # two models that three pictures would take for one
+    "models: {teaching: {label: x}, modern: {label: x}}": "models.modern.label: 'x' is what 'teaching' is called too",
+    # code
+    "__use_yte__: true": "__use_yte__: Snakemake would run Python from this file",
+}
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_a_config_that_no_job_can_do_is_refused(refused, text):
+    assert CONFIGS[text] in refused(text)
+
+
+SMALL = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32, "vocabulary": 64, "context": 64, "positions": "rope"}
+SMALL |= {"norm": "rmsnorm", "feedforward": "gated"}
+UNSTUDIED = {
+    "a window": {"window": 5},
+    "an odd head width": {"positions": "none", "heads": 16},
+    "experts": {"experts": {"count": 4, "per_token": 2}},
+}
+
+
+@pytest.mark.parametrize("lacks", UNSTUDIED)
+def test_a_model_that_no_study_can_treat_is_refused(refused, lacks):
+    model = {"models": {"m": {"architecture": SMALL | UNSTUDIED[lacks]}}, "study": {"checkpoint": {"models": ["m"]}}}
+    assert f"study.checkpoint.models[0]: m has {lacks}, which no study can do" in refused(yaml.safe_dump(model))
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v2", "olmo2", "bloom", "falcon", "opt", "gpt_oss", "mixtral", "gemma2"])
+def test_a_family_that_no_study_can_treat_is_named(kind):
+    keys = {"deepseek_v2": {"num_experts_per_tok": 2}, "falcon": {"num_attention_heads": 71}}.get(kind, {})
+    assert config.unstudied(huggingface.read(kind, {"model_type": kind, **keys})[0])
+
+
+def test_a_tied_head_is_trained_tied():
+    spec = from_architecture("m", SMALL | {"tied_head": True})
+    model = training.fresh(spec, 0)
+    assert model.head.weight is model.token_embedding.weight
+    assert (
+        sum(tensor.numel() for tensor in model.parameters())
+        == importlib.import_module("transformer_ledger.ledger.parameters").totals(spec)[0]
+    )
+
+
+LLAMA = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 48, "vocab_size": 64}
+CONFIG_JSON = {
+    "num_kv_heads": ({"model_type": "falcon", "num_kv_heads": "71"}, "'71' is not an integer"),
+    "max_window_layers": ({"model_type": "qwen3_moe", "max_window_layers": "28"}, "'28' is not an integer"),
+    "text_config": ({"model_type": "llama", "text_config": 2}, "2 is not a mapping"),
+    "rope_scaling": ({"model_type": "llama", "rope_scaling": []}, "[] is not a mapping"),
+    "rms_norm_eps": ({"model_type": "llama", "rms_norm_eps": 1e300}, "1e+300 is out of range"),
+    "mlp_only_layers": ({"model_type": "qwen3_moe", "mlp_only_layers": [-1, 999]}, "-1 is no layer"),
+}
+
+
+@pytest.mark.parametrize("key", CONFIG_JSON)
+def test_a_config_json_that_says_what_no_model_has_is_refused(key):
+    raw, message = CONFIG_JSON[key]
+    with pytest.raises(ModelError) as caught:
+        huggingface.read("m", raw)
+    assert caught.value.key == key
+    assert message in str(caught.value)
+
+
+def test_a_long_list_of_layers_is_read_at_once():
+    layers = {"model_type": "qwen3_moe", "num_hidden_layers": 10_000, "mlp_only_layers": list(range(10_000))}
+    started = time.process_time()
+    assert huggingface.read("m", layers)[0].depth == 10_000
+    assert time.process_time() - started < 2
+
+
+def test_keys_that_change_what_a_run_returns_change_nothing():
+    asked = {"return_dict": False, "output_router_logits": True, "output_hidden_states": True, "torchscript": True}
+    for raw in ({"model_type": "llama", **LLAMA}, {"model_type": "mixtral", **LLAMA, "num_key_value_heads": 2}):
+        made = []
+        for keys in (raw, raw | asked):
+            spec = ModelSpec.to_json(huggingface.read("m", keys)[0])
+            made.append(run.compute(spec, keys, {"w": {"batch": 1, "context": 4}}, {}, ["bf16"]))
+        assert made[0] == made[1]
+    assert transformers_model.NOT_OURS
+
+
+@pytest.mark.parametrize("given", ["abc", "-1", "nan", "inf", "1e400", "0"])
+def test_a_time_limit_that_is_no_time_is_refused(monkeypatch, given):
+    monkeypatch.setenv(run.TIME_LIMIT, given)
+    with pytest.raises(TableError, match=f"{run.TIME_LIMIT}: '{given}' is no time"):
+        run.compute(from_architecture("m", SMALL).to_json(), None, {}, {}, [])
+
+
+def _sparse(path):
+    with open(path, "wb") as file:
+        file.truncate(2**31)
+
+
+FILES = {
+    "x" * 300: (lambda path: None, "File name too long"),
+    "zero": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+    "pipe": (os.mkfifo, "not a regular file"),
+    "long": (_sparse, "2147483648 bytes; at most 8388608 are read"),
+    "bytes": (lambda path: path.write_bytes(b"\xff\xfe{}"), "not a text file"),
+    "bell\a\x1b[31m": (lambda path: path.write_text("{"), "bell\\x07\\x1b[31m': not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", FILES, ids=range(len(FILES)))
+def test_a_file_that_is_no_config_is_refused_at_once(tmp_path, capsys, name):
+    make, message = FILES[name]
+    make(tmp_path / name)
+    started = time.perf_counter()
+    assert size.main([str(tmp_path / name)]) == 1
+    assert time.perf_counter() - started < 5
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_dtype_names_the_flag_and_not_all_of_its_value(capsys):
+    with pytest.raises(SystemExit):
+        size.main([str(ROOT / "resources/models/gpt2.json"), "--dtype", "x" * 100_000])
+    error = capsys.readouterr().err
+    assert "argument --dtype: unknown dtype 'xxx" in error
+    assert len(error) < 1000
+
+
+def test_a_tab_behind_a_value_is_named_with_its_line(tmp_path):
+    path = tmp_path / "tab.yaml"
+    path.write_text("models:\n  a: 5\n  b: 6\t\n")
+    with pytest.raises(yaml.YAMLError):
+        yaml.safe_load(path.read_text())
+    with pytest.raises(config.ConfigError, match=r"tab\.yaml:3: not YAML"):
+        config.read(path)
