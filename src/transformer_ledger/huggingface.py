@@ -655,10 +655,10 @@ def _deepseek(name: str, keys: Keys, family: Deepseek) -> ModelSpec:
     E = keys.integer(("n_routed_experts", family.experts), family.n_routed_experts)
     k = keys.integer("num_experts_per_tok", family.num_experts_per_tok)
     _top_k(k, E)
-    n_group, chosen = (keys.config.get(name, getattr(family, name)) for name in ("n_group", "topk_group"))
-    for name, value, most in (("n_group", n_group, E), ("topk_group", chosen, n_group)):
+    n_group, chosen = (keys.config.get(key, getattr(family, key)) for key in ("n_group", "topk_group"))
+    for key, value, most in (("n_group", n_group, E), ("topk_group", chosen, n_group)):
         if n_group and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
-            raise ModelError(name, f"{value!r}; allowed: an integer from 1 to {most}")
+            raise ModelError(key, f"{value!r}; allowed: an integer from 1 to {most}")
     if family.n_group or keys.config.get("topk_method") == "group_limited_greedy":
         groups = keys.integer("n_group", family.n_group or None)
         if E % groups or E // groups < 2:
