@@ -193,9 +193,6 @@ def test_refusals() -> None:
         rope.pairs(7, "interleaved")
     with pytest.raises(ValueError, match="one of interleaved, half-split"):
         rope.pairs(8, "both")
-    spec = from_architecture("moe", BASE | MODELS["modern"] | {"experts": {"count": 4, "per_token": 2}})
-    with pytest.raises(NotImplementedError, match="moe"):
-        decoder.shapes(spec)
 
 
 def test_training_learns_and_leaves_the_weights_alone() -> None:

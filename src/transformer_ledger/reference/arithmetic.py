@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from transformer_ledger import bounds
+from transformer_ledger.reference import rope
 
 Array = Any  # float64 arrays, bounds.Bounded or object arrays of Fractions, as the arithmetic has it
 
@@ -57,9 +58,21 @@ class Blas:
         y = y if gain is None else y * gain
         return y if bias is None else y + bias
 
+    def turns(self, positions: Array, head_dim: int, base: float) -> tuple[Array, Array]:
+        """Cosines and sines (T, d_h/2) of the rotary angles at `positions` (T,).
+
+        The tables are stored: like weights they are what they are, and every pass reads the same ones.
+        """
+        angles = positions[:, None] * rope.frequencies(head_dim, base)
+        return self.array(np.cos(angles)), self.array(np.sin(angles))
+
     def silu(self, x: Array) -> Array:
         """x/(1 + e^(−x))."""
         return x / (1 + np.exp(-x))
+
+    def sigmoid(self, x: Array) -> Array:
+        """1/(1 + e^(−x))."""
+        return 1 / (1 + np.exp(-x))
 
     def gelu(self, x: Array) -> Array:
         """x·(1 + erf(x/√2))/2."""
@@ -150,6 +163,9 @@ class Running(Blas):
     def silu(self, x: Array) -> Array:
         return bounds.silu(x)
 
+    def sigmoid(self, x: Array) -> Array:
+        return 1.0 / (bounds.exp(-x) + 1.0)
+
     def gelu(self, x: Array) -> Array:
         return bounds.gelu(x)
 
@@ -157,5 +173,13 @@ class Running(Blas):
         return bounds.cross_entropy(logits, targets)
 
 
-SEQUENTIAL, BLAS, RATIONAL, RUNNING = Sequential(), Blas(), Rational(), Running()
+class OwnTables(Running):
+    """The same where each side computes its rotary tables itself, so that they round as well."""
+
+    def turns(self, positions: Array, head_dim: int, base: float) -> tuple[Array, Array]:
+        angles = self.array(positions[:, None]) * bounds.rope_frequencies(head_dim, base, self.u)
+        return bounds.cos(angles), bounds.sin(angles)
+
+
+SEQUENTIAL, BLAS, RATIONAL, RUNNING, OWN_TABLES = Sequential(), Blas(), Rational(), Running(), OwnTables()
 BACKENDS = (SEQUENTIAL, BLAS)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_ledger.model import Attention, Feedforward, ModelSpec
+from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
 from transformer_ledger.reference import rope
 from transformer_ledger.reference.arithmetic import Array
 
@@ -20,18 +20,17 @@ Weights = Mapping[str, Array]
 
 
 def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor, in the order of the forward pass; a matrix is (inputs, outputs).
+    """Name and shape of every tensor, in the order of the forward pass.
 
-    Raises NotImplementedError for what this decoder leaves out: latent attention, experts, sinks, norms other than the
-    two before attention and feed-forward and the final one.
+    A matrix is (inputs, outputs), one for each of E experts (E, inputs, outputs), and their biases are (E, 1, outputs).
     """
-    d = spec.d_model
-    out: dict[str, tuple[int, ...]] = {"token_embedding": (spec.vocabulary, d)}
+    d, d_e = spec.d_model, spec.embedding_width or spec.d_model
+    out: dict[str, tuple[int, ...]] = {"token_embedding": (spec.vocabulary, d_e)}
 
-    def linear(name: str, inputs: int, outputs: int, bias: bool) -> None:
-        out[name] = (inputs, outputs)
+    def linear(name: str, inputs: int, outputs: int, bias: bool, *experts: int) -> None:
+        out[name] = (*experts, inputs, outputs)
         if bias:
-            out[f"{name}.bias"] = (outputs,)
+            out[f"{name}.bias"] = (*experts, 1, outputs) if experts else (outputs,)
 
     def norm(name: str) -> None:
         out[name] = (d,)
@@ -40,26 +39,60 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
 
     if spec.positions == "learned":
         out["position_embedding"] = (spec.position_rows, d)
+    if d_e != d:
+        linear("embedding_projection", d_e, d, False)
+    if spec.embedding_norm:
+        norm("embedding_norm")
     for index, layer in enumerate(spec.each_layer()):
-        own, feed, at = layer.attention, layer.feedforward, f"layers.{index}"
-        special = own.latent or own.sinks or own.query_key_norm != "none" or feed.experts or layer.norms != 2
-        if special or layer.parallel or layer.post_norm or spec.embedding_norm or spec.embedding_width not in (0, d):
-            raise NotImplementedError(f"{spec.name}: the reference decoder has plain pre-norm layers only")
+        feed, at = layer.feedforward, f"layers.{index}"
         norm(f"{at}.norm.0")
-        linear(f"{at}.attention.query", d, own.heads * own.head_dim, own.query_bias)
-        linear(f"{at}.attention.key", d, own.kv_heads * own.head_dim, own.key_bias)
-        linear(f"{at}.attention.value", d, own.kv_heads * own.head_dim, own.value_bias)
-        linear(f"{at}.attention.output", own.heads * own.head_dim, d, own.output_bias)
-        norm(f"{at}.norm.1")
-        if feed.kind == "gated":
-            linear(f"{at}.feedforward.gate", d, feed.width, feed.bias)
-        linear(f"{at}.feedforward.up", d, feed.width, feed.bias)
-        linear(f"{at}.feedforward.down", feed.width, d, feed.bias)
+        _attention_shapes(f"{at}.attention", d, layer.attention, out, linear)
+        for number in range(1, layer.norms):
+            norm(f"{at}.norm.{number}")
+        experts = (feed.experts,) if feed.experts else ()
+        if experts:
+            linear(f"{at}.router", d, feed.experts, feed.router_bias)
+        if feed.shared_gate:
+            linear(f"{at}.shared_gate", d, 1, False)
+        shared = ("shared_feedforward", feed.shared_width, False, ())
+        for name, width, bias, lead in [("feedforward", feed.width, feed.bias, experts), *([shared] * bool(shared[1]))]:
+            if feed.kind == "gated":
+                linear(f"{at}.{name}.gate", d, width, bias, *lead)
+            linear(f"{at}.{name}.up", d, width, bias, *lead)
+            linear(f"{at}.{name}.down", width, d, bias, *lead)
     if spec.final_norm:
         norm("norm")
+    if d_e != d:
+        linear("head_projection", d, d_e, False)
     if not spec.tied_head:
-        linear("head", d, spec.vocabulary, spec.head_bias)
+        linear("head", d_e, spec.vocabulary, spec.head_bias)
     return out
+
+
+def _attention_shapes(
+    at: str, d: int, own: Attention, out: dict[str, tuple[int, ...]], linear: Callable[..., None]
+) -> None:
+    heads, kv, latent = own.heads * own.head_dim, own.kv_heads * own.head_dim, own.latent
+    if latent:
+        if latent.query_rank:
+            linear(f"{at}.query_down", d, latent.query_rank, own.query_bias)
+            out[f"{at}.query_down_norm"] = (latent.query_rank,)
+        width = own.heads * (latent.nope_dim + latent.rope_dim)
+        linear(f"{at}.query", latent.query_rank or d, width, own.query_bias and not latent.query_rank)
+        linear(f"{at}.latent_down", d, latent.kv_rank + latent.rope_dim, own.key_bias)
+        out[f"{at}.latent_norm"] = (latent.kv_rank,)
+        linear(f"{at}.key", latent.kv_rank, own.heads * latent.nope_dim, False)
+        linear(f"{at}.value", latent.kv_rank, own.heads * latent.value_dim, False)
+    else:
+        linear(f"{at}.query", d, heads, own.query_bias)
+        linear(f"{at}.key", d, kv, own.key_bias)
+        linear(f"{at}.value", d, kv, own.value_bias)
+    if own.query_key_norm != "none":
+        full = own.query_key_norm == "full"
+        out[f"{at}.query_norm"], out[f"{at}.key_norm"] = ((heads,), (kv,)) if full else ((own.head_dim,),) * 2
+    if own.sinks:
+        out[f"{at}.sinks"] = (own.heads,)
+    linear(f"{at}.output", own.heads * latent.value_dim if latent else heads, d, own.output_bias)
 
 
 def initial(spec: ModelSpec, seed: int) -> dict[str, Array]:
@@ -70,10 +103,12 @@ def initial(spec: ModelSpec, seed: int) -> dict[str, Array]:
     generator = np.random.Generator(np.random.PCG64(seed))
     weights: dict[str, Array] = {}
     for name, shape in shapes(spec).items():
-        if len(shape) == 1:
-            weights[name] = np.zeros(shape) if name.endswith("bias") else np.ones(shape)
+        if name.endswith("bias"):
+            weights[name] = np.zeros(shape)
+        elif len(shape) == 1:
+            weights[name] = np.ones(shape)
         else:
-            scale = 1.0 if name.endswith("embedding") else shape[0] ** -0.5
+            scale = 1.0 if name.endswith("embedding") else shape[-2] ** -0.5
             weights[name] = scale * generator.standard_normal(shape)
     return weights
 
@@ -96,21 +131,67 @@ def heads_of(x: Array, heads: int) -> Array:
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(-2, -3)
 
 
-def attention(x: Array, weights: Weights, own: Attention, visible: Any, turn: Any, run: Any) -> tuple[Array, Array]:
-    """Softmax attention on x (…, T, d): the concatenated heads (…, T, h·d_h) and the patterns (…, h, T, T).
+def attention(
+    x: Array, weights: Weights, own: Attention, visible: Any, turn: Any, run: Any, epsilon: float = 0.0
+) -> tuple[Array, Array]:
+    """Softmax attention on x (…, T, d): the concatenated heads (…, T, h·d_v) and the patterns (…, h, T, T).
 
-    `weights` holds query, key and value; query head i reads key/value head ⌊i·h_kv/h⌋; `turn` rotates (…, T, d_h).
+    `weights` holds query, key, value and what else the model has (latents, norms, with `epsilon`, sinks); query head i
+    reads key/value head ⌊i·h_kv/h⌋; `turn` rotates (…, T, d_h).
     """
-    q = turn(heads_of(linear(x, weights, "query", run), own.heads))  # (…, h, T, d_h)
-    k = turn(heads_of(linear(x, weights, "key", run), own.kv_heads))  # (…, h_kv, T, d_h)
+    heads = _latent_heads if own.latent else _heads
+    q, k, v = heads(x, weights, own, turn, run, epsilon)  # (…, h, T, d_h), …, (…, h, T, d_v)
+    scale = run.array(1 / math.sqrt(q.shape[-1]))
+    scores = run.matmul(q, k.swapaxes(-1, -2)) * scale
+    if own.sinks:  # a key that every query sees and that has no value
+        column = np.broadcast_to(np.arange(own.heads)[:, None, None], (*scores.shape[:-1], 1))
+        visible = np.concatenate([np.broadcast_to(visible, scores.shape), np.ones(column.shape, bool)], -1)
+        scores = run.join([scores, weights["sinks"][column]])
+    pattern = run.softmax(scores, visible)[..., : k.shape[-2]]  # (…, h, T, T)
+    joined = run.matmul(pattern, v).swapaxes(-2, -3)  # (…, T, h, d_v)
+    return joined.reshape(*x.shape[:-1], own.heads * v.shape[-1]), pattern
+
+
+def _heads(
+    x: Array, weights: Weights, own: Attention, turn: Any, run: Any, epsilon: float
+) -> tuple[Array, Array, Array]:
+    """Queries, keys and values of every query head."""
+
+    def normed(name: str, heads: int) -> Array:
+        projected = linear(x, weights, name, run)
+        if own.query_key_norm == "none":
+            return heads_of(projected, heads)
+        full, gain = own.query_key_norm == "full", weights[f"{name}_norm"]
+        projected = run.norm("rmsnorm", projected if full else heads_of(projected, heads), gain, None, epsilon)
+        return heads_of(projected, heads) if full else projected
+
+    q = turn(normed("query", own.heads))  # (…, h, T, d_h)
+    k = turn(normed("key", own.kv_heads))  # (…, h_kv, T, d_h)
     v = heads_of(linear(x, weights, "value", run), own.kv_heads)
     if own.kv_heads != own.heads:
         group = np.arange(own.heads) * own.kv_heads // own.heads
         k, v = k[..., group, :, :], v[..., group, :, :]  # (…, h, T, d_h)
-    scale = run.array(1 / math.sqrt(own.head_dim))
-    pattern = run.softmax(run.matmul(q, k.swapaxes(-1, -2)) * scale, visible)  # (…, h, T, T)
-    joined = run.matmul(pattern, v).swapaxes(-2, -3)  # (…, T, h, d_h)
-    return joined.reshape(*x.shape[:-1], own.heads * own.head_dim), pattern
+    return q, k, v
+
+
+def _latent_heads(
+    x: Array, weights: Weights, own: Attention, turn: Any, run: Any, epsilon: float
+) -> tuple[Array, Array, Array]:
+    """The same out of latents (DeepSeek-V2, arXiv:2405.04434, section 2.1): one rotated key serves all heads."""
+    assert own.latent is not None
+    nope, rank = own.latent.nope_dim, own.latent.kv_rank
+
+    def normed(x: Array, name: str) -> Array:  # RMSNorm, whatever the model's other norms are
+        return run.norm("rmsnorm", x, weights[name], None, epsilon)
+
+    narrow = normed(linear(x, weights, "query_down", run), "query_down_norm") if own.latent.query_rank else x
+    q = heads_of(linear(narrow, weights, "query", run), own.heads)  # (…, h, T, d_n + d_r)
+    q = run.join([q[..., :nope], turn(q[..., nope:])])
+    down = linear(x, weights, "latent_down", run)  # (…, T, r_kv + d_r)
+    latent = normed(down[..., :rank], "latent_norm")
+    shared = turn(heads_of(down[..., rank:], 1))[..., np.zeros(own.heads, int), :, :]  # (…, h, T, d_r)
+    k = run.join([heads_of(linear(latent, weights, "key", run), own.heads), shared])
+    return q, k, heads_of(linear(latent, weights, "value", run), own.heads)
 
 
 def feedforward(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array:
@@ -120,13 +201,30 @@ def feedforward(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array
     return linear(hidden, weights, "down", run)
 
 
+def mixture(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array:
+    """The layer's feed-forward on x (…, T, d): dense, or every expert weighed by the softmax over the k highest scores.
+
+    `weights` holds feedforward and, with experts, router, shared_feedforward and shared_gate.
+    """
+    if not own.experts:
+        return feedforward(x, under(weights, "feedforward."), own, run)
+    scores = linear(x, weights, "router", run)  # (…, T, E)
+    found: Any = getattr(scores, "value", scores)
+    routed = np.argsort(np.argsort(-found, -1), -1) < own.experts_per_token
+    shares = run.softmax(scores, routed)  # (…, T, E), 0 for the experts not routed to
+    every = feedforward(x[..., None, :, :], under(weights, "feedforward."), own, run)  # (…, E, T, d)
+    out = run.matmul(shares[..., None, :], every.swapaxes(-2, -3))[..., 0, :]
+    if own.shared_width:
+        shared = feedforward(x, under(weights, "shared_feedforward."), own, run)
+        out = out + (shared * run.sigmoid(linear(x, weights, "shared_gate", run)) if own.shared_gate else shared)
+    return out
+
+
 def rotation(spec: ModelSpec, head_dim: int, positions: Any, pairing: str, run: Any) -> Callable[[Array], Array]:
     """What turns queries and keys (…, T, d_h) at `positions` (T,); the identity without rotary positions."""
     if spec.positions != "rope":
         return lambda x: x
-    angles = positions[:, None] * rope.frequencies(head_dim, spec.rope_base)  # (T, d_h/2)
-    # The table of cosines is stored: like a weight it is what it is, and every pass reads the same one.
-    cos, sin = run.array(np.cos(angles)), run.array(np.sin(angles))
+    cos, sin = run.turns(positions, head_dim, spec.rope_base)  # (T, d_h/2)
     return lambda x: rope.rotate(x, cos, sin, pairing, run.join)
 
 
@@ -148,6 +246,21 @@ def attention_layers(spec: ModelSpec, weights: Weights, ids: Any, run: Any, caus
         joined, _ = attention(x, mine, own, visibility(ids.shape[-1], causal, own.window), turn, run)
         x = x + linear(joined, mine, "output", run)
     return x
+
+
+def block(x: Array, layer: Layer, norm: Any, attend: Any, feed: Any) -> Array:
+    """One layer on the residual stream x (…, T, d), its norms where the family has them; `norm` takes x and a number."""
+    if layer.parallel:  # both read the same stream
+        first = norm(x, 0)
+        return x + attend(first) + feed(norm(x, 1) if layer.norms == 2 else first)
+    if layer.post_norm:
+        x = x + norm(attend(x), 0)
+        return x + norm(feed(x), 1)
+    if layer.norms == 4:
+        x = x + norm(attend(norm(x, 0)), 1)
+        return x + norm(feed(norm(x, 2)), 3)
+    x = x + attend(norm(x, 0))
+    return x + feed(norm(x, 1))
 
 
 def forward(
@@ -174,22 +287,36 @@ def forward(
     def norm(x: Array, name: str) -> Array:
         return run.norm(spec.norm, x, own[name], own.get(f"{name}.bias"), spec.norm_epsilon)
 
-    x = own["token_embedding"][ids]  # (…, T, d)
+    def attend(x: Array, layer: Layer, at: str) -> Array:
+        mine, latent = under(own, f"{at}.attention."), layer.attention.latent
+        turn = rotation(spec, latent.rope_dim if latent else layer.attention.head_dim, positions, pairing, run)
+        visible = visibility(tokens, causal, layer.attention.window)
+        joined, pattern = attention(x, mine, layer.attention, visible, turn, run, spec.norm_epsilon)
+        if patterns is not None:
+            patterns.append(pattern)
+        return linear(joined, mine, "output", run)
+
+    x = own["token_embedding"][ids]  # (…, T, d_e)
+    if "embedding_projection" in own:
+        x = linear(x, own, "embedding_projection", run)  # (…, T, d)
     if spec.positions == "learned":
         # OPT's table begins with two rows that no position uses.
         x = x + own["position_embedding"][positions + spec.position_rows - spec.context]
+    if spec.embedding_norm:
+        x = norm(x, "embedding_norm")
     for index, layer in enumerate(spec.each_layer()):
         at = f"layers.{index}"
-        turn = rotation(spec, layer.attention.head_dim, positions, pairing, run)
-        visible = visibility(tokens, causal, layer.attention.window)
-        mine = under(own, f"{at}.attention.")
-        joined, pattern = attention(norm(x, f"{at}.norm.0"), mine, layer.attention, visible, turn, run)
-        if patterns is not None:
-            patterns.append(pattern)
-        x = x + linear(joined, mine, "output", run)
-        x = x + feedforward(norm(x, f"{at}.norm.1"), under(own, f"{at}.feedforward."), layer.feedforward, run)
+        x = block(
+            x,
+            layer,
+            norm=lambda x, number, at=at: norm(x, f"{at}.norm.{number}"),
+            attend=lambda x, layer=layer, at=at: attend(x, layer, at),
+            feed=lambda x, layer=layer, at=at: mixture(x, under(own, f"{at}."), layer.feedforward, run),
+        )
     if spec.final_norm:
         x = norm(x, "norm")
+    if "head_projection" in own:
+        x = linear(x, own, "head_projection", run)
     if spec.tied_head:
         return run.matmul(x, own["token_embedding"].swapaxes(-1, -2))
     return linear(x, own, "head", run)
