@@ -20,7 +20,7 @@ from typing import Any
 from transformer_ledger import limits
 
 SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
-KINDS = ("execution", "ledger", "verification", "experiment", "timing", "study", "claims")
+KINDS = ("execution", "families", "ledger", "verification", "experiment", "timing", "study", "claims")
 
 
 def _checked(path: str, wanted: str) -> dict[str, Any]:

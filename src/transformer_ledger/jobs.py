@@ -61,14 +61,13 @@ def _softmax(config: Config, job: str) -> dict[str, Any]:
 
 
 def _execution(config: Config, job: str) -> dict[str, Any]:
-    """One model, and what is done with it: the workloads within its context, and what an optimiser needs of recipes."""
+    """One model, and what is done with it: the workloads within its context, and the recipes."""
     model = config["models"][job.split("/")[1]]
-    shared = ("devices", "zero_stage")  # arithmetic, and not run
     return {
         "model": model["spec"],
         "hf_config": model["hf_config"],
         "workloads": {k: v for k, v in config["workloads"].items() if v["context"] <= model["spec"]["context"]},
-        "recipes": {k: {x: y for x, y in v.items() if x not in shared} for k, v in config["recipes"].items()},
+        "recipes": config["recipes"],
         "cache_dtypes": config["cache_dtypes"],
         "activations": config["activations"],
     }
@@ -79,6 +78,11 @@ def _activations(config: Config, job: str) -> dict[str, Any]:
     families = {k: public(v["hf_config"], ModelSpec.from_json(v["spec"])) for k, v in config["models"].items()}
     known = {model: family for model, family in families.items() if family}
     return {**_models("workloads", "activations")(config, job), "public": known}
+
+
+def _training_compute(config: Config, job: str) -> dict[str, Any]:
+    """Every training run, and the workloads that its model was run with."""
+    return {**_keys("workloads")(config, job), "runs": _runs(config, list(config["training_runs"]))}
 
 
 @dataclass(frozen=True)
@@ -104,17 +108,24 @@ def _tables(stem: str, *endings: str) -> tuple[str, ...]:
 
 _RUN = ("execution",)
 _LISTED = ("verification", "experiment", "timing", "study")  # the config lists their jobs
-_SHOWN = ("ledger", *_LISTED, "claims")
+_SHOWN = ("families", "ledger", *_LISTED, "claims")
 JOBS = {
     "execution": Job(_execution, module="executed.run"),
+    "families": Job(
+        lambda config, job: {"compared": config["families"], **_keys("activations")(config, job)},
+        outputs=_tables("", "families", "experiment/decoder"),
+        module="executed.families",
+    ),
     "ledger/parameters": Job(_models(), _RUN),
     "ledger/training_state": Job(_models("recipes"), _RUN),
     "ledger/kv_cache": Job(_models("workloads", "cache_dtypes"), _RUN),
     "ledger/matmul": Job(_models("workloads"), _RUN),
     "ledger/activations": Job(_activations, _RUN),
-    "ledger/training_compute": Job(lambda config, job: {"runs": _runs(config, list(config["training_runs"]))}),
-    "ledger/fit": Job(_models("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes")),
-    "ledger/conventions": Job(_models("workloads")),
+    "ledger/training_compute": Job(_training_compute, _RUN),
+    "ledger/fit": Job(_models("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes"), _RUN),
+    "ledger/conventions": Job(_models("workloads"), _RUN),
+    "ledger/families": Job(_keys("activations"), ("families",)),
+    "ledger/published": Job(_keys()),
     "ledger/agreement": Job(_models("workloads", "cache_dtypes"), _RUN),
     "verification": Job(_own),
     "verification/checkpoint": Job(_own, ("study/checkpoint",)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.evidence import CONTROL
+from transformer_ledger.ledger.counted import MET_BY, NOTHING
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
@@ -30,6 +31,20 @@ NAMED = (
 )
 
 
+def met_by(ledger: Tables) -> dict[str, int]:
+    """How many rows of all ledgers met what: transformers, our module, a second derivation, published, nothing."""
+    counted = Counter(row["met_by"] for rows in ledger.values() for row in rows)
+    return {name: counted[name] for name in (*MET_BY[:-1], "published", NOTHING)}
+
+
+def differing(ledger: Tables) -> dict[str, Rows]:
+    """The rows of each ledger where any difference is not 0: `difference`, or a column that ends in it."""
+    return {
+        name: [row for row in rows if any(row[key] for key in row if key.endswith("difference"))]
+        for name, rows in ledger.items()
+    }
+
+
 def surprises(
     *, claims: Tables, verification: Tables, ledger: Tables, experiment: Tables, study: Tables, timing: Tables
 ) -> list[str]:
@@ -45,11 +60,10 @@ def surprises(
             for row in rows
             if row["leg"] == CONTROL and not row["holds"]
         ]
-    for name, rows in ledger.items():
-        off = [row for row in rows if row.get("difference")]
+    for name, off in differing(ledger).items():
         if off:
-            models = ", ".join(sorted({str(row["model"]) for row in off}))
-            found.append(f"ledger {name}: {len(off)} of {len(rows)} rows differ from the executed model ({models})")
+            models = ", ".join(sorted({str(row.get("model") or row.get("subject")) for row in off}))
+            found.append(f"ledger {name}: {len(off)} of {len(ledger[name])} rows differ from what they met ({models})")
     for kind, tables in (("experiment", experiment), ("study", study), ("timing", timing)):
         found += [
             f"{kind} {name}: {', '.join(str(row[key]) for key in NAMED if key in row)} is outside its bound"
@@ -66,7 +80,8 @@ def compute(
     """The text of the summary; its last line begins with `surprises: 0` where there are none."""
     rows = claims["claims"]
     counts = Counter(row["verdict"] for row in rows)
-    compared = [row for table in ledger.values() for row in table if row.get("difference") is not None]
+    met, off = met_by(ledger), sum(len(rows) for rows in differing(ledger).values())
+    functions = experiment.get("decoder", [])
     held = [row for table in experiment.values() for row in table if row.get("decisive")]
     judged = [row for table in study.values() for row in table if row.get("holds") is not None]
     found = surprises(
@@ -76,8 +91,11 @@ def compute(
         "",
         "Transformer Ledger",
         f"  {len(rows)} claims: " + ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]),
-        f"  {len(compared):,} ledger rows held against executed models, "
-        f"{sum(row['difference'] != 0 for row in compared):,} differ",
+        f"  {sum(met.values()):,} ledger rows: "
+        + ", ".join(f"{number:,} met by {name}" for name, number in met.items())
+        + f"; {off:,} differ",
+        f"  {len(functions):,} comparisons of our decoder with the NumPy reference and transformers, "
+        f"{sum(not row['holds'] for row in functions):,} outside their bound",
         f"  {len(held):,} experiment cases, {sum(not row['holds'] for row in held):,} outside their bound",
         f"  {len(judged):,} rows of studies judged by a rule, {sum(not row['holds'] for row in judged):,} against it",
         "  page: results/report.html",

@@ -121,6 +121,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         part | string | | further split: weight or bias, item and dtype of the state, dtype of activations
         value | decimal128(38,0) | see quantity | what was counted
     """),
+    "families": _columns(f"""
+        {_MODEL.replace("in the config", "among the small ones, one a family or feature")}
+        implementation | string | | ours (our torch module) or transformers
+        quantity | string | | parameters, active_parameters, flops, cache_bytes, state_bytes or activation_bytes
+        workload | string | | workload, empty where it plays no part; small copy, for activations
+        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state; method of activations
+        component | string | | component of the ledger, or total; for activations layer 0, layer 1… (a kind), outside, logits or total
+        part | string | | further split: weight or bias, item and dtype of the state, dtype of activations
+        value | decimal128(38,0) | see quantity | what was counted
+    """),
     "ledger/parameters": _columns(f"""
         {_MODEL}
         component | string | | tensor kind, as attention.query or feedforward.up
@@ -130,8 +140,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         formula | string | | formula of one copy, printed from the function that computed it
         parameters | int64 | parameter | in all copies
         active_parameters | int64 | parameter | used by one token: experts not routed to are left out
-        executed | int64 | parameter | counted on the executed model
+        executed | int64 | parameter | counted on the executed model, transformers’ where there is one
         difference | int64 | parameter | parameters minus executed
+        active_difference | int64 | parameter | active_parameters minus those counted on our module
+        shape_difference | int64 | parameter | parameters minus the numbers in tensors of these shapes
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/training_state": _columns(f"""
         {_MODEL}
@@ -144,6 +157,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         bytes_per_device | int64 | byte | the largest share of one device
         executed_bytes | int64 | byte | read from real tensors after one optimiser step
         difference | int64 | byte | bytes minus executed_bytes
+        bytes_per_device_difference | int64 | byte | bytes_per_device minus the storage of the fullest device’s share of real tensors
+        bytes_per_parameter_difference | float64 | byte/parameter | bytes_per_parameter minus executed bytes over executed parameters
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/kv_cache": _columns(f"""
         {_MODEL}
@@ -159,6 +175,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ratio_to_mha | float64 | | bytes divided by those of as many key/value heads as query heads
         executed_bytes | int64 | byte | size of the real cache tensors' storage
         difference | int64 | byte | bytes minus executed_bytes
+        bytes_per_token_difference | int64 | byte | bytes_per_token of all sequences minus what the last token added to a real cache
+        ratio_difference | float64 | | ratio_to_mha minus executed_bytes over the storage of a real cache with a key and a value for each query head
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/matmul": _columns(f"""
         {_MODEL}
@@ -172,7 +191,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         multiply_adds | decimal128(38,0) | multiply-add | in all layers
         flops | decimal128(38,0) | FLOP | 2 a multiply-add
         executed_flops | decimal128(38,0) | FLOP | counted on the executed model
-        difference | decimal128(38,0) | FLOP | flops minus executed_flops
+        derived_flops | decimal128(38,0) | FLOP | of causal-exact, which no dense model runs: from the executed full count and the pairs that a mask leaves, counted query by query
+        difference | decimal128(38,0) | FLOP | flops minus executed_flops, or minus derived_flops
+        multiply_adds_difference | decimal128(38,0) | multiply-add | multiply_adds minus half of what was counted, for torch counts a multiply-add as 2
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/training_compute": _columns(f"""
         {_MODEL}
@@ -188,6 +210,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         days | float64 | day | the same in days
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
+        extrapolated_flops | decimal128(38,0) | FLOP | flops_exact once more: the FLOPs counted on the executed model at two short lengths fix a·T + b·T², which is taken to the context
+        difference | decimal128(38,0) | FLOP | flops_exact minus extrapolated_flops
+        parameters_difference | int64 | parameter | parameters minus those that the executed model uses for a token
+        flops_6nd_difference | decimal128(38,0) | FLOP | flops_6nd minus 2 + 4 FLOPs for each executed parameter and token, in decimal arithmetic
+        seconds_difference | float64 | s | seconds minus the same in decimal arithmetic
+        days_difference | float64 | day | days minus the same in decimal arithmetic
+        implied_flops_per_second_per_device_difference | float64 | FLOP/s | the implied rate minus the same in decimal arithmetic
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/activations": _columns(f"""
         {_MODEL}
@@ -205,6 +235,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         bytes | int64 | byte | storages that autograd saves for the backward pass, each once, without parameters
         executed_bytes | int64 | byte | the same of real tensors on the CPU (the small copy alone; null where nothing ran)
         difference | int64 | byte | bytes minus executed_bytes
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/fit": _columns(f"""
         {_MODEL}
@@ -224,6 +255,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         available_bytes | int64 | byte | the same less the device's reserve, in which activations, work space, fragmentation and an engine's own needs must find room: none of them is counted
         bytes | int64 | byte | weights and cache, or the largest share of the training state, at the answer (of the weights alone where they do not fit)
         bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer (null below one): above available_bytes where memory ends it
+        searched | int64 | see question | the answer found by trying, with the bytes that the executed model held
+        difference | int64 | see question | answer minus searched, no answer counted as 0
+        bytes_difference | int64 | byte | bytes and bytes_beyond together minus those of the search
+        limit_difference | int64 | | 1 where the search ended at another limit
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/conventions": _columns(f"""
         {_MODEL}
@@ -238,6 +274,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ratio_to_ours | float64 | | value over ours
         counts | string | | what the convention counts
         elsewhere | string | | who counts so, null where no source was checked
+        recounted | decimal128(38,0) | see unit | the convention applied to what the executed model counted
+        difference | decimal128(38,0) | see unit | value minus recounted
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "ledger/agreement": _columns(f"""
         {_MODEL}
@@ -249,6 +288,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ledger | decimal128(38,0) | see quantity | total of the ledger, full convention
         executed | decimal128(38,0) | see quantity | total counted on the implementation
         difference | decimal128(38,0) | see quantity | ledger minus executed
+        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
     """),
     "timing": _columns("""
         case | string | | what was timed, with its sizes
@@ -282,6 +322,38 @@ TABLES: dict[str, tuple[Column, ...]] = {
         peak_bytes | int64 | byte | most memory held at once beyond the inputs, from the profiler's memory events
         threads | int64 | | threads of the numerical library
         device | string | | device that ran it
+    """),
+    "ledger/families": _columns(f"""
+        ledger | string | | ledger that the figure is of
+        {_MODEL.replace("in the config", "among the small ones, one a family or feature")}
+        case | string | | what tells the row from others of its ledger, as JSON
+        figure | string | | column of that ledger
+        value | float64 | | the figure
+        difference | float64 | | the figure minus what it met
+        met_by | string | | the strongest that it met: transformers, our module or second derivation
+    """),
+    "ledger/published": _columns("""
+        subject | string | | model or training that the source speaks of
+        quantity | string | | what is published
+        convention | string | | how it is counted
+        published | string | see unit | the figure as published
+        value | float64 | see unit | our figure
+        unit | string | | unit of both
+        holds | bool | | ours rounds to the published digits
+        source | string | | paper or model card
+        difference | int64 | | 0 where it holds, 1 where it does not
+        met_by | string | | published
+    """),
+    "experiment/decoder": _columns("""
+        case | string | | small model of a family, or the switch
+        family | string | | model_type of the family, null for a switch
+        switch | string | | what the description says that the reference is then told otherwise, null for a family
+        quantity | string | | logits (of the last position), loss (mean over all), decoded logits (the last positions one by one into a cache) or absorbed logits (latent attention's other form)
+        other | string | | what our torch decoder is held against: NumPy reference or transformers, same weights and tokens, fp64
+        difference | float64 | nat for the loss | between the two, at the entry nearest to its bound
+        bound | float64 | nat for the loss | twice the running error bound of the reference there
+        changed_difference | float64 | nat for the loss | largest difference where the reference is told otherwise; at some entry it must be 100 bounds and more
+        holds | bool | | within the bound, and past it with the change
     """),
     "experiment/rope_dot_product": _columns("""
         case | string | | printed (the text's own vectors) or a drawn one

@@ -17,3 +17,21 @@ rule execution:
         "Run {wildcards.model} and count parameters, operations, cache and optimiser state"
     shell:
         RUN
+
+
+# Small models of every family and feature, in one process: what they hold and run, and that our decoder is their function.
+rule families:
+    output:
+        "results/families.parquet",
+        "results/experiment/decoder.parquet",
+    log:
+        "logs/families.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("families"),
+    message:
+        "Run small models of every family, and hold our decoder against transformers and the NumPy reference"
+    shell:
+        RUN

@@ -124,3 +124,27 @@ class Reserved(Cache):
             for part, fresh in zip(parts, added, strict=True):
                 part[:, :, self.length : end] = fresh
         return [[part[:, :, :end] for part in parts] for parts in self.kept[index]]
+
+
+class Together(Cache):
+    """Several caches that take the same positions; attention reads the first."""
+
+    def __init__(self, first: Cache, *others: Cache):
+        self.caches = (first, *others)
+
+    @property
+    def length(self) -> int:
+        """Positions seen by all layers."""
+        return self.caches[0].length
+
+    @length.setter
+    def length(self, positions: int) -> None:
+        for cache in self.caches:
+            cache.length = positions
+
+    def update(self, index: int, window: int | None, *new: Tensor) -> list[Tensor]:
+        first, *others = self.caches
+        stored = {dtype: [encode(tensor, dtype) for tensor in new] for dtype in {cache.dtype for cache in others}}
+        for cache in others:
+            cache._append(index, window, stored[cache.dtype])
+        return first.update(index, window, *new)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_ledger.executed.cache import Cache, Reserved, storage_bytes
+from transformer_ledger.executed.cache import Cache, Reserved, Together, storage_bytes
 from transformer_ledger.executed.decoder import Decoder, Experts, Product
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.tables import TableError
@@ -39,12 +39,12 @@ def layer_of(path: str) -> int | None:
 
 
 class Kinds:
-    """A decoder with one layer of each kind of `spec`, on the meta device, and how many layers each stands for."""
+    """A decoder with one layer of each kind of `spec`, and how many layers each stands for."""
 
-    def __init__(self, spec: ModelSpec):
+    def __init__(self, spec: ModelSpec, device: str = "meta"):
         kinds = spec.kinds()
         self.copies = [count for count, _ in kinds]
-        with torch.device("meta"):
+        with torch.device(device):
             self.model = Decoder(dataclasses.replace(spec, layers=tuple((1, layer) for _, layer in kinds)))
 
     def copies_of(self, path: str) -> int:
@@ -53,9 +53,9 @@ class Kinds:
         return 1 if layer is None else self.copies[layer]
 
 
-def full_depth(spec: ModelSpec) -> Decoder:
-    """The whole decoder on the meta device."""
-    with torch.device("meta"):
+def full_depth(spec: ModelSpec, device: str = "meta") -> Decoder:
+    """The whole decoder."""
+    with torch.device(device):
         return Decoder(spec)
 
 
@@ -113,9 +113,9 @@ def own_inputs() -> Iterator[None]:
         handle.remove()
 
 
-def token_ids(batch: int, tokens: int) -> Tensor:
-    """Ids (batch, tokens) on the meta device: a count depends on shapes only."""
-    return torch.zeros(batch, tokens, dtype=torch.long, device="meta")
+def token_ids(model: nn.Module, batch: int, tokens: int) -> Tensor:
+    """Ids (batch, tokens) where the model is: a count depends on shapes only."""
+    return torch.zeros(batch, tokens, dtype=torch.long, device=next(model.parameters()).device)
 
 
 def _components(kinds: Kinds, counter: FlopCounterMode) -> Counter[str]:
@@ -142,7 +142,7 @@ def forward_backward(kinds: Kinds, batch: int, tokens: int) -> tuple[Counter[str
     """FLOPs by component of a forward pass over `tokens` positions, and of that pass with its backward."""
     kinds.model.zero_grad()
     with own_inputs(), FlopCounterMode(display=False) as counter:
-        logits = kinds.model(token_ids(batch, tokens))
+        logits = kinds.model(token_ids(kinds.model, batch, tokens))
         forward = _components(kinds, counter)
         logits.sum().backward()
         return forward, _components(kinds, counter)
@@ -159,42 +159,88 @@ def fill(model: Decoder, cache: Cache, batch: int, positions: int) -> None:
     """Run `positions` more positions into `cache`."""
     if positions:
         with torch.no_grad():
-            model(token_ids(batch, positions), cache)
+            model(token_ids(model, batch, positions), cache)
 
 
-def decode(kinds: Kinds, batch: int, context: int) -> Counter[str]:
-    """FLOPs by component of one new token a sequence, which attends to `context` positions, itself included."""
-    cache = Cache("bf16")
-    fill(kinds.model, cache, batch, context - 1)
+def decode(kinds: Kinds, batch: int, context: int, *caches: Cache) -> Counter[str]:
+    """FLOPs by component of one new token a sequence, which attends to `context` positions, itself included.
+
+    `caches` hold the positions before it, and take the new one; without any, one in bf16 is filled first.
+    """
+    if not caches:
+        caches = (Cache("bf16"),)
+        fill(kinds.model, caches[0], batch, context - 1)
+    cache = Together(*caches)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        kinds.model(token_ids(batch, 1), cache)
+        kinds.model(token_ids(kinds.model, batch, 1), cache)
     if cache.length != context:
         raise CountError(f"{cache.length} positions in the cache, not {context}")
     return _components(kinds, counter)
 
 
-def cache_bytes(kinds: Kinds, batch: int, context: int, dtype: str) -> dict[str, int]:
-    """Bytes held by each policy's cache with `context` positions in it."""
-    held = {}
-    for policy, cache in (("needed", Cache(dtype)), ("reserved", Reserved(dtype, context))):
-        fill(kinds.model, cache, batch, context)
-        held[policy] = sum(
-            copies * storage_bytes(part for parts in cache.kept[index] for part in parts)
-            for index, copies in enumerate(kinds.copies)
-        )
-    return held
+def _held(kinds: Kinds, cache: Cache) -> int:
+    """Bytes in the whole decoder's cache."""
+    return sum(
+        copies * storage_bytes(part for parts in cache.kept.get(index, []) for part in parts)
+        for index, copies in enumerate(kinds.copies)
+    )
 
 
-def state_bytes(kinds: Kinds, recipe: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Bytes by (item, dtype) of one training recipe, read from the tensors that a real optimiser step leaves.
+def _multi_head(kinds: Kinds, batch: int, context: int, dtype: str) -> Cache:
+    """A cache of a key and a value for each query head, in every layer as long as the context."""
+    cache, device = Cache(dtype), kinds.model.head.weight.device
+    for index, (_, layer) in enumerate(kinds.model.spec.layers):
+        a, latent = layer.attention, layer.attention.latent
+        widths = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (a.head_dim, a.head_dim)
+        cache.update(index, None, *(torch.zeros(batch, a.heads, context, width, device=device) for width in widths))
+    return cache
 
-    The gradients are those of the last backward pass of `kinds.model`.
+
+Sizes = dict[str, dict[str, int]]
+
+
+def decode_and_cache(
+    kinds: Kinds, batch: int, context: int, dtypes: Sequence[str]
+) -> tuple[Counter[str], Sizes, Sizes]:
+    """FLOPs of `decode`; bytes of each policy's cache, by dtype, with `context` positions in it; and how many of them
+    came with the last one."""
+    plain = Cache("bf16")
+    needed = {dtype: Cache(dtype) for dtype in dtypes}
+    reserved = {dtype: Reserved(dtype, context) for dtype in dtypes}
+    shorter = {dtype: Reserved(dtype, context - 1) for dtype in dtypes}
+    fill(kinds.model, Together(plain, *needed.values(), *reserved.values(), *shorter.values()), batch, context - 1)
+    before = {
+        dtype: {"needed": _held(kinds, needed[dtype]), "reserved": _held(kinds, shorter[dtype])} for dtype in dtypes
+    }
+    flops = decode(kinds, batch, context, plain, *needed.values(), *reserved.values())
+    after = {
+        dtype: {
+            "needed": _held(kinds, needed[dtype]),
+            "reserved": _held(kinds, reserved[dtype]),
+            "multi_head": _held(kinds, _multi_head(kinds, batch, context, dtype)),
+        }
+        for dtype in dtypes
+    }
+    return flops, after, {d: {policy: after[d][policy] - size for policy, size in before[d].items()} for d in dtypes}
+
+
+def state_bytes(
+    kinds: Kinds, recipe: Mapping[str, Any]
+) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+    """Bytes by (item, dtype) of one training recipe, in all and on the fullest of its devices.
+
+    Read from the tensors that a real optimiser step leaves, and from their shares. The gradients are those of the last
+    backward pass of `kinds.model`.
     """
-    from transformer_ledger.executed.optimizer import step
+    from transformer_ledger.executed.optimizer import fullest, step
 
     held: Counter[tuple[str, str]] = Counter()
+    kept: dict[tuple[str, str], list[tuple[int, list[Tensor]]]] = {}
     named = dict(kinds.model.named_parameters())
     for path, items in zip(named, step(list(named.values()), recipe), strict=True):
+        copies = kinds.copies_of(path)
         for (item, dtype), tensors in items.items():
-            held[item, dtype] += kinds.copies_of(path) * storage_bytes(tensors)
-    return dict(held)
+            held[item, dtype] += copies * storage_bytes(tensors)
+            kept.setdefault((item, dtype), []).append((copies, tensors))
+    shares = {key: fullest(key[0], tensors, recipe) for key, tensors in kept.items()}
+    return dict(held), {key: share for key, share in shares.items() if share is not None}

@@ -36,6 +36,14 @@ class Linear(nn.Linear):
             super().reset_parameters()
 
 
+class Embedding(nn.Embedding):
+    """torch's table, drawn where there is something to draw: torch spends seconds of imports on a draw on meta."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 class Product(nn.Module):
     """The matrix product of two activations."""
 
@@ -169,7 +177,8 @@ class Experts(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
         self.bias = nn.Parameter(torch.zeros(experts, outputs)) if bias else None
-        nn.init.normal_(self.weight, std=inputs**-0.5)
+        if not self.weight.is_meta:
+            nn.init.normal_(self.weight, std=inputs**-0.5)
 
     def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
         # A batched product of the gathered maps: grouped kernels count as nothing in FlopCounterMode.
@@ -243,10 +252,10 @@ class Block(nn.Module):
         return x + self._feed(norm[1](x))
 
 
-def _rotation(positions: Tensor, width: int, base: float) -> Rotate:
-    """Rotary positions, components i and i + width/2 paired, for tensors (B, heads, T, width)."""
-    inverse = base ** (torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / -width)
-    angles = positions.float().unsqueeze(-1) * inverse  # (T, width/2)
+def _rotation(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Rotate:
+    """Rotary positions, components i and i + width/2 paired, for tensors (B, heads, T, width); angles in `dtype`."""
+    inverse = base ** (torch.arange(0, width, 2, device=positions.device, dtype=dtype) / -width)
+    angles = positions.to(dtype).unsqueeze(-1) * inverse  # (T, width/2)
     cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
 
     def rotate(x: Tensor) -> Tensor:
@@ -285,12 +294,12 @@ class Decoder(nn.Module):
         super().__init__()
         self.spec = spec
         d, d_e = spec.d_model, spec.embedding_width or spec.d_model
-        self.token_embedding = nn.Embedding(spec.vocabulary, d_e)
+        self.token_embedding = Embedding(spec.vocabulary, d_e)
         if d_e != d:
             self.embedding_projection = Linear(d_e, d, bias=False)
             self.head_projection = Linear(d, d_e, bias=False)
         if spec.positions == "learned":
-            self.position_embedding = nn.Embedding(spec.position_rows, d)
+            self.position_embedding = Embedding(spec.position_rows, d)
         if spec.embedding_norm:
             self.embedding_norm = _norm(spec, d)
         self.layers = nn.ModuleList(Block(spec, layer) for layer in spec.each_layer())
@@ -306,11 +315,13 @@ class Decoder(nn.Module):
             if isinstance(module, LatentAttention):
                 module.absorbed = absorbed
 
-    def _rotate(self, positions: Tensor) -> Rotate:
+    def _rotate(self, positions: Tensor, dtype: torch.dtype) -> Rotate:
         if self.spec.positions != "rope":
             return lambda x: x
         own = self.spec.layers[0][1].attention
-        return _rotation(positions, own.latent.rope_dim if own.latent else own.head_dim, self.spec.rope_base)
+        width = own.latent.rope_dim if own.latent else own.head_dim
+        # Angles want at least fp32, whatever the weights are.
+        return _rotation(positions, width, self.spec.rope_base, torch.promote_types(dtype, torch.float32))
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         spec = self.spec
@@ -325,7 +336,7 @@ class Decoder(nn.Module):
             x = x + self.position_embedding(positions + spec.position_rows - spec.context)
         if spec.embedding_norm:
             x = self.embedding_norm(x)
-        rotate, visible = self._rotate(positions), _visibility(ids.device)
+        rotate, visible = self._rotate(positions, x.dtype), _visibility(ids.device)
         for index, layer in enumerate(self.layers):
             x = layer(x, rotate, visible, cache, index)
         if cache is not None:

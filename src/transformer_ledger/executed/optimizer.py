@@ -36,6 +36,29 @@ def _optimizer(name: str, tensors: list[Tensor]) -> torch.optim.Optimizer:
     raise ValueError(f"unknown optimizer {name!r}; known: adamw, adamw-amsgrad, sgd, sgd-momentum, adafactor")
 
 
+# What a device keeps whole at each stage of ZeRO (arXiv:1910.02054, section 5): the rest, it keeps a share of.
+WHOLE: dict[int, tuple[str, ...]] = {
+    1: ("weights", "gradients", "master_gradients", "step"),
+    2: ("weights", "step"),
+    3: ("step",),
+}
+
+
+def fullest(item: str, kept: Sequence[tuple[int, list[Tensor]]], recipe: Mapping[str, Any]) -> int | None:
+    """Bytes of one item on the device that holds most of it; `kept` has the tensors of each parameter and its copies.
+
+    The devices share one flat tensor, cut into equal parts. None where an item is several tensors a parameter (moments
+    in groups): no rule says how devices share their scales.
+    """
+    stage, devices = recipe.get("zero_stage") or 0, recipe.get("devices") or 1
+    if stage and item not in WHOLE[stage]:
+        if any(len({tensor.dtype for tensor in tensors}) > 1 for _, tensors in kept):
+            return None
+        flat = torch.cat([tensor.flatten().repeat(copies) for copies, tensors in kept for tensor in tensors])
+        return max(part.clone().untyped_storage().nbytes() for part in flat.chunk(devices))
+    return sum(copies * tensor.untyped_storage().nbytes() for copies, tensors in kept for tensor in tensors)
+
+
 @contextmanager
 def _numbers_from_meta() -> Iterator[None]:
     """Lets Adafactor read a norm from a meta tensor, as 1: it scales an update and shapes nothing."""

@@ -41,7 +41,7 @@ def _seconds() -> float:
     return seconds
 
 
-def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> None:
+def _limited(name: str, work: Callable[[], Any], answer: Connection) -> None:
     """Do `work` under both limits, in a process of its own, and send what it made or the error that it raised.
 
     The kernel ends the process when the time is up: it may be deep in a call that hands nothing back to Python.
@@ -50,7 +50,7 @@ def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> No
     signal.setitimer(signal.ITIMER_REAL, _seconds())
     limits.memory(MEMORY_BYTES)
     try:
-        made: list[Row] | TableError = work()
+        made = work()
     except TableError as error:
         made = error
     except RuntimeError as error:
@@ -62,7 +62,7 @@ def _limited(name: str, work: Callable[[], list[Row]], answer: Connection) -> No
     answer.send(made)
 
 
-def _apart(name: str, work: Callable[[], list[Row]]) -> list[Row]:
+def apart(name: str, work: Callable[[], Any]) -> Any:
     """What `work` makes in a forked process, so that an absurd model fails with a message, not with the machine."""
     context = multiprocessing.get_context("fork")
     answer, sender = context.Pipe(duplex=False)
@@ -115,11 +115,17 @@ def _rows(model: str, implementation: str) -> Any:
     return rows
 
 
-def _ours(spec: ModelSpec, workloads: Mapping[str, Any], recipes: Mapping[str, Any], dtypes: list[str]) -> list[Row]:
+def _ours(
+    spec: ModelSpec,
+    workloads: Mapping[str, Any],
+    recipes: Mapping[str, Any],
+    dtypes: list[str],
+    device: str = "meta",
+) -> list[Row]:
     from transformer_ledger.executed import count
 
     rows = _rows(spec.name, "ours")
-    whole, kinds = count.full_depth(spec), count.Kinds(spec)
+    whole, kinds = count.full_depth(spec, device), count.Kinds(spec, device)
     every, used = count.parameters(whole)
     made = rows("parameters", every) + rows("active_parameters", used)
     latent = any(layer.attention.latent for _, layer in spec.layers)
@@ -127,21 +133,25 @@ def _ours(spec: ModelSpec, workloads: Mapping[str, Any], recipes: Mapping[str, A
         batch, context = load["batch"], load["context"]
         forward, both = count.forward_backward(kinds, batch, context)
         if number == 0:  # once a model, layer after layer: the shortcut by kinds counts the same
-            walked = count.forward_flops(functools.partial(whole, count.token_ids(batch, context)))
+            walked = count.forward_flops(functools.partial(whole, count.token_ids(whole, batch, context)))
             if walked != forward.total():
                 raise count.CountError(f"{spec.name}: {walked} FLOPs at full depth, {forward.total()} by kinds")
         made += rows("flops", forward, name, "prefill") + rows("flops", both, name, "train")
-        made += rows("flops", count.decode(kinds, batch, context), name, "decode")
+        decoded, held, added = count.decode_and_cache(kinds, batch, context, dtypes)
+        made += rows("flops", decoded, name, "decode")
         if latent:
             kinds.model.absorb(True)
             made += rows("flops", count.decode(kinds, batch, context), name, "decode_absorbed")
             kinds.model.absorb(False)
         for dtype in dtypes:
-            made += rows("cache_bytes", count.cache_bytes(kinds, batch, context, dtype), name, dtype, total=False)
+            made += rows("cache_bytes", held[dtype], name, dtype, total=False)
+            made += rows("cache_bytes_added", added[dtype], name, dtype, total=False)
     if not workloads:
         count.forward_backward(kinds, 1, 1)  # no workload fits: the recipes still need gradients
     for name, recipe in recipes.items():
-        made += rows("state_bytes", count.state_bytes(kinds, recipe), "", name)
+        state, shares = count.state_bytes(kinds, recipe)
+        made += rows("state_bytes", state, "", name)
+        made += rows("state_bytes_per_device", shares, "", name, total=False)
     return made
 
 
@@ -162,6 +172,30 @@ def _activations(spec: ModelSpec, hf_config: Mapping[str, Any] | None, settings:
                 counts = {(part, dtype): size for (name, part), size in parts.items() if name == method}
                 rows = _rows(spec.name, implementation)
                 made += rows("activation_bytes", counts, COPY, method, total=False)
+    return made
+
+
+def counted(
+    spec: ModelSpec,
+    hf_config: Mapping[str, Any] | None,
+    workloads: Mapping[str, Any],
+    recipes: Mapping[str, Any],
+    cache_dtypes: list[str],
+    activations: Mapping[str, Any] | None = None,
+    device: str = "meta",
+) -> list[Row]:
+    """Rows of one model, in this process."""
+    import torch
+
+    torch.set_num_threads(1)
+    made = _ours(spec, workloads, recipes, cache_dtypes, device)
+    if hf_config is not None:
+        from transformer_ledger.executed import transformers_model
+
+        make = _rows(spec.name, "transformers")
+        made += transformers_model.rows(make, spec, hf_config, workloads, cache_dtypes, device)
+    if activations is not None:
+        made += _activations(spec, hf_config, activations)
     return made
 
 
@@ -187,19 +221,4 @@ def compute(
         raise TableError(
             f"{spec.name}: {spec.depth} layers; models of up to {LAYERS} are run, take it out of the config"
         )
-
-    def work() -> list[Row]:
-        import torch
-
-        torch.set_num_threads(1)
-        made = _ours(spec, workloads, recipes, cache_dtypes)
-        if hf_config is not None:
-            from transformer_ledger.executed import transformers_model
-
-            make = _rows(spec.name, "transformers")
-            made += transformers_model.rows(make, spec, hf_config, workloads, cache_dtypes)
-        if activations is not None:
-            made += _activations(spec, hf_config, activations)
-        return made
-
-    return _apart(spec.name, work)
+    return apart(spec.name, lambda: counted(spec, hf_config, workloads, recipes, cache_dtypes, activations))

@@ -82,7 +82,7 @@ NOT_OURS = (
 )
 
 
-def _component(path: str) -> str:
+def component_of(path: str) -> str:
     for pattern, component in COMPONENTS:
         if pattern.search(path):
             return component
@@ -113,8 +113,11 @@ def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
     return cut
 
 
-def build(hf_config: Mapping[str, Any]) -> Any:
-    """The model of a config.json on the meta device: eager attention, experts as counted batched products.
+OFF_BY_NULL = (*huggingface.NULL_SAYS, "attn_logit_softcapping", "final_logit_softcapping")
+
+
+def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype = torch.bfloat16) -> Any:
+    """The model of a config.json, on the meta device: eager attention, experts as counted batched products.
 
     A fresh configuration object each time, since models built from one share its attention setting. Left out are nulls
     that say no more than a missing key, on which some classes stop; code that the file names; and the padding token,
@@ -125,10 +128,10 @@ def build(hf_config: Mapping[str, Any]) -> Any:
     for name in NOT_OURS:
         said.pop(name, None)
     config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": None})  # it writes into what it is given
-    with torch.device("meta"):
+    with torch.device(device):
         return AutoModelForCausalLM.from_config(
             config,
-            dtype=torch.bfloat16,
+            dtype=dtype,
             trust_remote_code=False,
             attn_implementation="eager",
             experts_implementation="batched_mm",
@@ -184,7 +187,7 @@ class Runner:
                 skip.outputs = len(output) if isinstance(output, tuple) else None
 
         handle = self.whole[0].register_forward_hook(note)
-        flops = forward_flops(lambda: self.model(token_ids(batch, tokens), use_cache=True))
+        flops = forward_flops(lambda: self.model(token_ids(self.model, batch, tokens), use_cache=True))
         handle.remove()
         return flops
 
@@ -210,7 +213,7 @@ class Runner:
         counts: Counter[str] = Counter()
         for path, flops in modules.items():
             if flops:
-                counts.update(_cut(_component("." + path), flops, attention))
+                counts.update(_cut(component_of("." + path), flops, attention))
         products = counter.get_total_flops() - sum(modules.values())
         latent = attention.latent
         d_k, d_v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (1, 1)
@@ -250,7 +253,7 @@ class Runner:
 
         def run() -> list[Counter[str]]:
             with own_inputs(), FlopCounterMode(display=False) as counter:
-                logits = self.model(token_ids(batch, tokens), use_cache=True).logits
+                logits = self.model(token_ids(self.model, batch, tokens), use_cache=True).logits
                 forward = self._components(counter)
                 logits.sum().backward()
                 return [forward, self._components(counter)]
@@ -266,9 +269,9 @@ class Runner:
             cache = DynamicCache(config=self.model.config)
             with torch.no_grad():
                 if context > 1:
-                    self.model(token_ids(batch, context - 1), cache=cache, use_cache=True)
+                    self.model(token_ids(self.model, batch, context - 1), cache=cache, use_cache=True)
                 with FlopCounterMode(display=False) as counter:
-                    self.model(token_ids(batch, 1), cache=cache, use_cache=True)
+                    self.model(token_ids(self.model, batch, 1), cache=cache, use_cache=True)
                 return [self._components(counter)]
 
         return self.whole_count(run)[0]
@@ -287,7 +290,7 @@ class Runner:
         for policy, cache, lengths in caches:
             with torch.no_grad(), self.only(*self.copies):
                 for tokens in filter(None, lengths):
-                    self.model(token_ids(batch, tokens), cache=cache, use_cache=True)
+                    self.model(token_ids(self.model, batch, tokens), cache=cache, use_cache=True)
             kept = [[cache.layers[index].keys, cache.layers[index].values] for index in self.copies]
             if policy == "dynamic":  # the kept positions of a window are a view into one more
                 kept = [[tensor.clone() for tensor in pair] for pair in kept]
@@ -315,7 +318,7 @@ def parameters(model: Any, spec: ModelSpec) -> Counter[tuple[str, str]]:
             owner, part = path, "bias" if part.endswith("_bias") else "weight"
         layer = re.search(r"\.(\d+)\.", path)
         attention = kinds[int(layer.group(1)) if layer else 0].attention
-        for component, value in _cut(_component("." + owner), tensor.numel(), attention).items():
+        for component, value in _cut(component_of("." + owner), tensor.numel(), attention).items():
             counts[component, part] += value
     return counts
 
@@ -326,10 +329,11 @@ def rows(
     hf_config: Mapping[str, Any],
     workloads: Mapping[str, Any],
     cache_dtypes: list[str],
+    device: str = "meta",
 ) -> list[dict[str, Any]]:
     """Rows of the table `execution` for the transformers implementation; `make` makes the rows of one quantity."""
     try:
-        model = build(hf_config)
+        model = build(hf_config, device)
     except (MemoryError, RuntimeError):
         raise
     except Exception as error:  # each class checks its keys in its own way

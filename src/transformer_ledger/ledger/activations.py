@@ -23,7 +23,7 @@ from transformer_ledger.formulas import activations as formulas
 from transformer_ledger.formulas.shim import exceeds
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger import public_activations
-from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.counted import MODULE, NOTHING, TRANSFORMERS, Rows, counts
 from transformer_ledger.ledger.storage import bytes_per_number, whole
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
 from transformer_ledger.shrunken import COPY, fuses, shrunken
@@ -237,7 +237,7 @@ def compute(
                     for scope, kind, layers, parts in scopes(described, run):
                         size = sum(part.bytes for part in parts)
                         where = scope if kind is None else f"layer {kind}"
-                        counted = None
+                        counted, met_by = None, TRANSFORMERS if implementation == "transformers" else MODULE
                         if workload == COPY:
                             counted = executed[implementation].get(("activation_bytes", COPY, ran, where, dtype))
                         rows.append(
@@ -256,7 +256,8 @@ def compute(
                                 "formula": _formula(parts),
                                 "bytes": size,
                                 "executed_bytes": counted,
-                                "difference": difference(size, counted),
+                                "difference": None if counted is None else size - counted,
+                                "met_by": NOTHING if counted is None else met_by,
                             }
                         )
     return rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer_ledger.ledger import kv_cache, matmul, parameters
-from transformer_ledger.ledger.counted import Rows, counts
+from transformer_ledger.ledger.counted import MODULE, TRANSFORMERS, Rows, counts
 from transformer_ledger.model import ModelSpec
 
 IMPLEMENTATIONS = ("ours", "transformers")
@@ -59,6 +59,7 @@ def compute(
                         "ledger": ledger,
                         "executed": counted,
                         "difference": ledger - counted,
+                        "met_by": TRANSFORMERS if implementation == "transformers" else MODULE,
                     }
                 )
     return rows

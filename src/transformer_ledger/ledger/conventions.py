@@ -1,13 +1,13 @@
 """Other numbers for the same model: what each convention counts, who counts so, and how far it is from ours.
 
 A number that a paper, a model card or a calculator gives is looked up here by its value or its ratio to ours. Ours are
-the totals of the other ledgers; of FLOPs there are two, full and causal-exact. Nothing here is executed: a convention
-is a rule, and a row says what it gives.
+the totals of the other ledgers; of FLOPs there are two, full and causal-exact. A convention is a rule, and a row says
+what it gives; applied to the counts of the executed model (`recounted`), the rule must give the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,11 @@ from transformer_ledger.formulas.kv_cache import full
 from transformer_ledger.formulas.matmul import head, multiply_adds, training
 from transformer_ledger.formulas.training_compute import rule_flops, rule_parameters
 from transformer_ledger.ledger import matmul
+from transformer_ledger.ledger.counted import DERIVED, NOTHING, Executed, Rows
 from transformer_ledger.ledger.fit import weight_bytes
 from transformer_ledger.ledger.kv_cache import cache_bytes, multi_head_bytes
 from transformer_ledger.ledger.parameters import tensors, totals
+from transformer_ledger.ledger.recounted import Counts, recount
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
 
 DTYPE = "bf16"  # of weights and cache
@@ -563,17 +565,21 @@ CONVENTIONS = (
 )
 
 
-def compute(models: dict[str, Any], workloads: dict[str, Any]) -> list[dict[str, Any]]:
+def compute(
+    models: dict[str, Any], workloads: dict[str, Any], execution: Mapping[str, Rows] | None = None
+) -> list[dict[str, Any]]:
     """Rows of the table: one row a model, quantity, workload (where it matters) and convention that applies."""
     rows = []
     for name, data in models.items():
-        spec = ModelSpec.from_json(data)
+        spec, executed = ModelSpec.from_json(data), Executed((execution or {}).get(name, []))
         fitting = {load: sizes for load, sizes in workloads.items() if sizes["context"] <= spec.context}
         for quantity, unit in QUANTITIES.items():
             counted = [c for c in CONVENTIONS if c.quantity == quantity and c.applies(spec)]
             for workload, sizes in {None: {}}.items() if quantity in UNSIZED else fitting.items():
                 B, T = sizes.get("batch"), sizes.get("context")
                 values = [c.value(spec, B or 0, T or 0) for c in counted]
+                counts = Counts(spec, executed, workload, B or 0, T or 0)
+                again = [recount(quantity, c.name, counts) for c in counted]
                 rows += [
                     {
                         "model": name,
@@ -588,7 +594,10 @@ def compute(models: dict[str, Any], workloads: dict[str, Any]) -> list[dict[str,
                         "ratio_to_ours": value / values[0],
                         "counts": c.counts,
                         "elsewhere": c.elsewhere or None,
+                        "recounted": other,
+                        "difference": None if other is None else value - other,
+                        "met_by": NOTHING if other is None else DERIVED,
                     }
-                    for c, value in zip(counted, values, strict=True)
+                    for c, value, other in zip(counted, values, again, strict=True)
                 ]
     return rows

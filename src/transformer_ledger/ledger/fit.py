@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.formulas.training_state import per_parameter
-from transformer_ledger.ledger import training_state
+from transformer_ledger.ledger import search, training_state
+from transformer_ledger.ledger.counted import DERIVED, NOTHING, Executed, Rows
 from transformer_ledger.ledger.kv_cache import cache_bytes
 from transformer_ledger.ledger.parameters import totals
 from transformer_ledger.ledger.storage import bytes_per_number, whole
@@ -128,6 +129,36 @@ def _training(model: Any, spec: ModelSpec, room: int, recipes: Mapping[str, Any]
         }
 
 
+def _met(row: Mapping[str, Any], found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A row against what trying found; no answer counts as 0."""
+    if found is None:
+        return {
+            "searched": None,
+            "difference": None,
+            "bytes_difference": None,
+            "limit_difference": None,
+            "met_by": NOTHING,
+        }
+    held, beyond = (row[name] or 0 for name in ("bytes", "bytes_beyond"))
+    return {
+        "searched": found["answer"],
+        "difference": (row["answer"] or 0) - (found["answer"] or 0),
+        "bytes_difference": held + beyond - found["bytes"] - (found["bytes_beyond"] or 0),
+        "limit_difference": int(row["limit"] != found["limit"]),
+        "met_by": DERIVED,
+    }
+
+
+def _again(
+    spec: ModelSpec, executed: Executed, described: Mapping[str, Any], row: Mapping[str, Any], loads: Mapping[str, Any]
+) -> dict[str, Any]:
+    room = search.room(described)
+    if "recipe" in row:
+        return _met(row, search.training(executed, room, row["recipe"], row["zero_stage"]))
+    batch = loads[row["workload"]]["batch"] if "workload" in row else 1
+    return _met(row, search.inference(spec, executed, room, {**row, "executed_batch": batch}))
+
+
 def compute(
     models: dict[str, Any],
     devices: dict[str, Any],
@@ -135,11 +166,15 @@ def compute(
     workloads: dict[str, Any],
     cache_dtypes: list[str],
     recipes: dict[str, Any],
+    execution: Mapping[str, Rows] | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows of the table: one row a question about one model on one kind of device."""
+    """Rows of the table: one row a question about one model on one kind of device.
+
+    Each answer is found once more by trying (`search`), with the bytes that the executed model held.
+    """
     rows = []
     for name, data in models.items():
-        spec = ModelSpec.from_json(data)
+        spec, executed = ModelSpec.from_json(data), Executed((execution or {}).get(name, []))
         windowed = any(kind.attention.window for _, kind in spec.kinds())
         for device, described in devices.items():
             room = available(described)
@@ -157,5 +192,5 @@ def compute(
                 "memory_bytes": described["memory_bytes"],
                 "available_bytes": room,
             }
-            rows += [{**own, **row} for row in found]
+            rows += [{**own, **row, **_again(spec, executed, described, row, workloads)} for row in found]
     return rows

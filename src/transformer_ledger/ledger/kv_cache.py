@@ -16,7 +16,7 @@ from typing import Any
 
 from transformer_ledger.formulas import kv_cache as formulas
 from transformer_ledger.formulas.text import text
-from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import joined
 from transformer_ledger.ledger.storage import row_bytes
 from transformer_ledger.model import Attention, ModelSpec
@@ -97,8 +97,7 @@ def compute(
     for name, data in models.items():
         spec = ModelSpec.from_json(data)
         kv_heads, head_dim = _heads(spec)
-        run = (execution or {}).get(name, [])
-        executed = {implementation: counts(run, implementation) for implementation in set(POLICIES.values())}
+        executed = Executed((execution or {}).get(name, []))
         for workload, load in workloads.items():
             B, T = load["batch"], load["context"]
             if spec.context < T:
@@ -110,7 +109,12 @@ def compute(
                     for count, kind in spec.kinds():
                         formula = text(layer(kind.attention, policy)[0])
                         kinds[formula] = kinds.get(formula, 0) + count
-                    counted = executed[POLICIES[policy]].get(("cache_bytes", workload, dtype, policy, ""))
+                    met = executed.met(size, "cache_bytes", workload, dtype, policy)
+                    added = bytes_per_token(spec, T, dtype, policy)
+                    grown = executed.met(B * added, "cache_bytes_added", workload, dtype, policy)
+                    ratio, every = size / multi_head_bytes(spec, B, T, dtype), None
+                    if met["executed"] is not None:
+                        every = executed.count("cache_bytes", workload, dtype, "multi_head")
                     rows.append(
                         {
                             "model": name,
@@ -122,11 +126,14 @@ def compute(
                             "head_dim": head_dim,
                             "policy": policy,
                             "formula": joined([(count, formula) for formula, count in kinds.items()]),
-                            "bytes_per_token": bytes_per_token(spec, T, dtype, policy),
+                            "bytes_per_token": added,
                             "bytes": size,
-                            "ratio_to_mha": size / multi_head_bytes(spec, B, T, dtype),
-                            "executed_bytes": counted,
-                            "difference": difference(size, counted),
+                            "ratio_to_mha": ratio,
+                            "executed_bytes": met["executed"],
+                            "difference": met["difference"],
+                            "bytes_per_token_difference": grown["difference"],
+                            "ratio_difference": every and ratio - met["executed"] / every,
+                            "met_by": met["met_by"],
                         }
                     )
     return rows

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_ledger.formulas import matmul as formulas
 from transformer_ledger.formulas.text import text
-from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import joined
 from transformer_ledger.model import Attention, Feedforward, ModelSpec
 
@@ -152,6 +152,27 @@ def total(spec: ModelSpec, B: int, S: int, phase: str, convention: str = "full")
     return formulas.training(forward) if phase == "train" else forward
 
 
+def visible_pairs(T: int, window: int | None) -> int:
+    """Query-key pairs that a causal mask and a window leave in a sequence, counted query by query."""
+    return sum(len(range(max(0, t + 1 - (window or T)), t + 1)) for t in range(T))
+
+
+def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
+    """FLOPs of a component where only visible pairs count, from its full count: scores and values shrink."""
+    if component not in ("attention.scores", "attention.values"):
+        return full
+    every, left = 0, 0
+    for count, kind in spec.kinds():
+        a = kind.attention
+        width = a.head_dim
+        if a.latent:
+            key = component == "attention.scores"
+            width = a.latent.nope_dim + a.latent.rope_dim if key else a.latent.value_dim
+        every += count * a.heads * width * T * T
+        left += count * a.heads * width * visible_pairs(T, a.window)
+    return full * left // every
+
+
 def has_latent(spec: ModelSpec) -> bool:
     """Whether a layer caches a latent."""
     return any(layer.attention.latent for _, layer in spec.kinds())
@@ -162,12 +183,13 @@ def compute(
 ) -> list[dict[str, Any]]:
     """Rows of the ledger; rows of one model, workload, phase and convention add up to its total.
 
-    causal-exact is not what a dense model runs, so its rows have no executed figure.
+    causal-exact is not what a dense model runs: its rows are derived again, from the executed full products and the
+    pairs that a mask leaves, counted query by query.
     """
     rows = []
     for name, data in models.items():
         spec = ModelSpec.from_json(data)
-        executed = counts((execution or {}).get(name, []))
+        executed = Executed((execution or {}).get(name, []))
         for workload, load in workloads.items():
             B, S = load["batch"], load["context"]
             if spec.context < S:
@@ -186,8 +208,14 @@ def compute(
                         if phase == "train":
                             forward = formulas.training(forward)
                             formula = joined([(p.copies, text(formulas.training, F=p.formula)) for p in kinds])
-                        ran = RAN.get((phase, convention))
-                        counted = executed.get(("flops", workload, ran, component, "")) if ran else None
+                        key = "flops", workload, RAN.get((phase, convention), ""), component
+                        derived = None
+                        if convention == "causal-exact":
+                            full = executed.count("flops", workload, RAN[phase, "full"], component)
+                            derived = full and masked(spec, component, S, full)
+                        met = executed.met(forward, *key, derived=derived)
+                        multiply_adds = formulas.multiply_adds(forward)
+                        other = None if met["difference"] is None else forward - met["difference"]
                         rows.append(
                             {
                                 "model": name,
@@ -199,10 +227,14 @@ def compute(
                                 "component": component,
                                 "formula": formula,
                                 "convention": convention,
-                                "multiply_adds": formulas.multiply_adds(forward),
+                                "multiply_adds": multiply_adds,
                                 "flops": forward,
-                                "executed_flops": counted,
-                                "difference": difference(forward, counted),
+                                "executed_flops": met["executed"],
+                                "derived_flops": derived,
+                                "difference": met["difference"],
+                                # torch's counter takes a multiply-add for 2
+                                "multiply_adds_difference": None if other is None else multiply_adds - other // 2,
+                                "met_by": met["met_by"],
                             }
                         )
     return rows

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformer_ledger.formulas import parameters as formulas
 from transformer_ledger.formulas.text import text
-from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
 
 
@@ -187,14 +187,15 @@ def compute(models: dict[str, Any], execution: Mapping[str, Rows] | None = None)
     """
     rows = []
     for name, data in models.items():
-        executed = counts((execution or {}).get(name, []))
+        executed = Executed((execution or {}).get(name, []))
         grouped: dict[tuple[str, bool], list[Tensor]] = {}
         for tensor in tensors(ModelSpec.from_json(data)):
-            assert math.prod(tensor.shape) * tensor.copies == tensor.parameters, tensor
             grouped.setdefault((tensor.component, tensor.bias), []).append(tensor)
         for (component, bias), kinds in grouped.items():
             parameters = sum(t.parameters for t in kinds)
-            counted = executed.get(("parameters", "", "", component, "bias" if bias else "weight"))
+            active, part = sum(t.active_parameters for t in kinds), "bias" if bias else "weight"
+            met = executed.met(parameters, "parameters", component=component, part=part)
+            used = executed.met(active, "active_parameters", component=component, part=part)
             rows.append(
                 {
                     "model": name,
@@ -204,9 +205,12 @@ def compute(models: dict[str, Any], execution: Mapping[str, Rows] | None = None)
                     "bias": bias,
                     "formula": joined([(t.copies, text(t.formula)) for t in kinds]),
                     "parameters": parameters,
-                    "active_parameters": sum(t.active_parameters for t in kinds),
-                    "executed": counted,
-                    "difference": difference(parameters, counted),
+                    "active_parameters": active,
+                    "executed": met["executed"],
+                    "difference": met["difference"],
+                    "active_difference": used["difference"],
+                    "shape_difference": parameters - sum(math.prod(t.shape) * t.copies for t in kinds),
+                    "met_by": met["met_by"],
                 }
             )
     return rows

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.formulas import training_state as formulas
-from transformer_ledger.ledger.counted import Rows, counts, difference
+from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import tensors
 from transformer_ledger.ledger.storage import split, whole
 from transformer_ledger.model import ModelSpec
@@ -51,6 +51,12 @@ def numbers(shape: tuple[int, ...], item: str, optimizer: str) -> int:
     return math.prod(shape)
 
 
+def share(N: int, size: Fraction | int, item: str, recipe: Mapping[str, Any]) -> Fraction | int:
+    """Bytes of an item of N numbers, `size` bytes in all, on the device that holds most of it."""
+    divided = recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1)
+    return formulas.sharded(N, recipe.get("devices", 1), Fraction(size, N)) if divided else size
+
+
 def compute(
     models: dict[str, Any], recipes: dict[str, Any], execution: Mapping[str, Rows] | None = None
 ) -> list[dict[str, Any]]:
@@ -62,9 +68,8 @@ def compute(
     for name, data in models.items():
         every = tensors(ModelSpec.from_json(data))
         parameters = sum(t.parameters for t in every)
-        executed = counts((execution or {}).get(name, []))
+        executed = Executed((execution or {}).get(name, []))
         for recipe, held in recipes.items():
-            G, stage = held.get("devices", 1), held.get("zero_stage", 0)
             for item, dtype in items(held).items():
                 kept = [(t.copies, numbers(t.shape, item, held["optimizer"])) for t in every]
                 N = sum(copies * count for copies, count in kept)
@@ -74,8 +79,12 @@ def compute(
                     size = formulas.quantised(N, b, n)
                 else:
                     size = formulas.per_tensor(N, b) if item == "step" else formulas.per_parameter(N, b)
-                share = formulas.sharded(N, G, Fraction(size, N)) if stage >= SHARDED_FROM.get(item, 1) else size
-                counted = executed.get(("state_bytes", "", recipe, item, dtype))
+                fullest = whole(share(N, size, item, held))
+                met = executed.met(whole(size), "state_bytes", "", recipe, item, dtype)
+                divided = executed.met(fullest, "state_bytes_per_device", "", recipe, item, dtype)
+                each = None
+                if met["executed"] is not None:
+                    each = float(Fraction(size, parameters)) - met["executed"] / executed.count("parameters")
                 rows.append(
                     {
                         "model": name,
@@ -84,10 +93,13 @@ def compute(
                         "dtype": dtype,
                         "bytes_per_parameter": float(Fraction(size, parameters)),
                         "bytes": whole(size),
-                        "devices": G,
-                        "bytes_per_device": whole(share),
-                        "executed_bytes": counted,
-                        "difference": difference(whole(size), counted),
+                        "devices": held.get("devices", 1),
+                        "bytes_per_device": fullest,
+                        "executed_bytes": met["executed"],
+                        "difference": met["difference"],
+                        "bytes_per_device_difference": divided["difference"],
+                        "bytes_per_parameter_difference": each,
+                        "met_by": met["met_by"],
                     }
                 )
     return rows

@@ -75,7 +75,7 @@ def _executed(proof: Evidence, shape: Shape, batches: Sequence[int], lengths: Se
             return out
 
         with mock.patch.object(scores, "forward", again):
-            return count.forward_flops(partial(whole, count.token_ids(B, T)))
+            return count.forward_flops(partial(whole, count.token_ids(whole, B, T)))
 
     for B, T in itertools.product(batches, lengths):
         found = count.forward_backward(kinds, B, T)[0]

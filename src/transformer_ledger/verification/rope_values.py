@@ -44,7 +44,7 @@ class Attention:
 
         from transformer_ledger.executed import decoder
 
-        turn = decoder._rotation(torch.arange(start, start + self.tokens), self.head_dim, self.base)
+        turn = decoder._rotation(torch.arange(start, start + self.tokens), self.head_dim, self.base, torch.float32)
         seen: dict[str, Any] = {}
         hooks = [
             self.layer.get_submodule(name).register_forward_hook(lambda *call, name=name: seen.update({name: call[2]}))

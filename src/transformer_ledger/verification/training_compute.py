@@ -168,7 +168,7 @@ def _run(
         parameter.requires_grad_(not fixed(name))
         parameter.grad = None
     with count.own_inputs(), FlopCounterMode(display=False) as counter:
-        logits = model(count.token_ids(batch, tokens))
+        logits = model(count.token_ids(model, batch, tokens))
         forward = count.by_module(counter, model)
         logits.sum().backward()
         both = count.by_module(counter, model)

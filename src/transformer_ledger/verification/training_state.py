@@ -139,7 +139,7 @@ def _control(proof: Evidence, spec: ModelSpec, mixed: str = "bf16") -> None:
 
     def per_parameter(dtype: str = mixed) -> Fraction:
         recipe = {"weights": dtype, "gradients": dtype, "moments": dtype, "optimizer": "adamw"}
-        held = count.state_bytes(kinds, recipe)
+        held, _ = count.state_bytes(kinds, recipe)
         return Fraction(sum(size for (item, _), size in held.items() if item != "step"), N)
 
     proof.of("B2.2", unit=UNIT, against=routes.FORMULA).control(
