@@ -124,7 +124,7 @@ def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype
     which decides no tensor and would be looked for in ids that have no values here.
     """
     keys = huggingface.text_part(hf_config, [])
-    said = {name: value for name, value in keys.items() if value is not None or name in huggingface.NULL_SAYS}
+    said = {name: value for name, value in keys.items() if value is not None or name in OFF_BY_NULL}
     for name in NOT_OURS:
         said.pop(name, None)
     config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": None})  # it writes into what it is given
