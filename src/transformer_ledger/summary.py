@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.evidence import CONTROL
-from transformer_ledger.ledger.counted import MET_BY, NOTHING
+from transformer_ledger.ledger.counted import MET_BY
 
 Rows = Sequence[Mapping[str, Any]]
 Tables = Mapping[str, Rows]
@@ -34,7 +34,7 @@ NAMED = (
 def met_by(ledger: Tables) -> dict[str, int]:
     """How many rows of all ledgers met what: transformers, our module, a second derivation, published, nothing."""
     counted = Counter(row["met_by"] for rows in ledger.values() for row in rows)
-    return {name: counted[name] for name in (*MET_BY[:-1], "published", NOTHING)}
+    return {name: counted[name] for name in MET_BY}
 
 
 def differing(ledger: Tables) -> dict[str, Rows]:

@@ -8,8 +8,9 @@ from typing import Any
 Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str, str, str, str]
 
-TRANSFORMERS, MODULE, DERIVED, NOTHING = "transformers", "our module", "second derivation", "nothing"
-MET_BY = (TRANSFORMERS, MODULE, DERIVED, NOTHING)
+TRANSFORMERS, MODULE, DERIVED, PUBLISHED = "transformers", "our module", "second derivation", "published"
+NOTHING = "nothing"
+MET_BY = (TRANSFORMERS, MODULE, DERIVED, PUBLISHED, NOTHING)
 """What a figure met, the strongest first; where transformers counted, our module did so too, or has no such figure."""
 
 

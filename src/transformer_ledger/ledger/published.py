@@ -124,7 +124,7 @@ def compute() -> list[dict[str, Any]]:
                 "holds": holds,
                 "source": source,
                 "difference": int(not holds),
-                "met_by": "published",
+                "met_by": PUBLISHED,
             }
         )
     return rows

@@ -13,9 +13,11 @@ from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.claims.table import plural
 from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING
+from transformer_ledger.ledger.counted import NOTHING
 from transformer_ledger.report import figures, layout, numbers
 from transformer_ledger.report.data import columns_of, encoded
 from transformer_ledger.report.layout import Block, Section
+from transformer_ledger.summary import differing, met_by
 from transformer_ledger.tables import by
 
 Row = Mapping[str, Any]
@@ -65,21 +67,32 @@ def _check(name: str, wrong: int, total: int, **values: Any) -> dict[str, Any]:
     return {"html": said, "css": "off" if wrong or not total else "zero"}
 
 
-def checks(verification: Tables, ledger: Tables, experiment: Tables, met: Sequence[str] = ()) -> list[dict[str, Any]]:
+def checks(verification: Tables, ledger: Tables, experiment: Tables) -> list[dict[str, Any]]:
     """Counts that differ, cases beyond their bounds, and sabotages not caught."""
     compared = [row for rows in ledger.values() for row in rows if row.get("difference") is not None]
     held = [row for rows in experiment.values() for row in rows if row.get("decisive")]
     controls = [row for rows in verification.values() for row in rows if row["leg"] == CONTROL]
-    differ = sum(row["difference"] != 0 for row in compared)
+    differ = sum(map(len, differing(ledger).values()))
+    met = layout.listed(
+        layout.told(f"checks/met/{name}", count=numbers.short(count))
+        for name, count in met_by(ledger).items()
+        if count and name != NOTHING
+    )
     outside, missed = (sum(not row["holds"] for row in rows) for rows in (held, controls))
-    shown = [
-        _check("differ", differ, len(compared), differ=numbers.short(differ), compared=numbers.short(len(compared))),
+    return [
+        _check(
+            "differ",
+            differ,
+            len(compared),
+            differ=numbers.short(differ),
+            compared=numbers.short(len(compared)),
+            met=met,
+        ),
         _check("outside", outside, len(held), outside=numbers.short(outside), held=numbers.short(len(held))),
         _check(
             "controls", missed, len(controls), unbroken=numbers.short(missed), controls=numbers.short(len(controls))
         ),
     ]
-    return shown + [{"html": layout.say("checks/met-by", met=line), "css": ""} for line in met]
 
 
 def findings(claims: Rows, surprises: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> Section:

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from transformer_ledger.report import layout, numbers, pictures
-from transformer_ledger.report.layout import COUNT, DIFFER, TEXT, YES, Block, Cell, Section
+from transformer_ledger.report.layout import CODE, COUNT, DIFFER, TEXT, YES, Block, Cell, Section
 from transformer_ledger.report.numbers import short
 from transformer_ledger.tables import by
 
@@ -22,7 +22,11 @@ def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[st
     """E1 and E2, each with what its table holds."""
     rope, softmax, states = (experiment.get(name, []) for name in NAMES.values())
     settings = provenance.get(f"results/experiment/{NAMES['rope']}.parquet", {}).get("settings") or {}
-    return [_rope(rope, settings.get("printed") or {}), _softmax(softmax, states)]
+    return [
+        _rope(rope, settings.get("printed") or {}),
+        _softmax(softmax, states),
+        _decoder(experiment.get("decoder", [])),
+    ]
 
 
 def _printed(rows: Rows) -> list[dict[str, Any]]:
@@ -117,6 +121,42 @@ def _softmax(rows: Rows, states: Rows) -> Section:
         layout.table("e2-summary", _by_precision(rows), BY_PRECISION, key="experiment-summary", name="E2"),
         layout.figure(_margins("picture-softmax-margin", rows, "pass"), "margins"),
         layout.full(f"experiment/{NAMES['softmax']}"),
+    )
+
+
+def _decoder(rows: Rows) -> Section | None:
+    """Our decoder against the NumPy reference and transformers: small models, and one switch at a time."""
+    if not rows:
+        return None
+    shares = [{**row, "share": 100 * row["difference"] / row["bound"] if row["bound"] else 0.0} for row in rows]
+    models = [
+        {
+            "case": case,
+            **{f"to {other}": max(row["share"] for row in found) for other, found in by(own, "other").items()},
+            "compared": len(own),
+            "outside": sum(not row["holds"] for row in own),
+        }
+        for case, own in by([row for row in shares if not row["switch"]], "case").items()
+    ]
+    switches = [
+        {
+            "switch": switch,
+            "share": max(row["share"] for row in own),
+            "changed": min(row["changed_difference"] / row["bound"] for row in own if row["bound"]),
+            "outside": sum(not row["holds"] for row in own),
+        }
+        for switch, own in by([row for row in shares if row["switch"]], "switch").items()
+    ]
+    share = layout.number(3)
+    others = dict.fromkeys(("to NumPy reference", "to transformers"), share)
+    return layout.section(
+        "decoder",
+        layout.text("decoder"),
+        layout.table("decoder-models", models, {"case": TEXT, **others, "compared": COUNT, "outside": DIFFER}),
+        layout.table(
+            "decoder-switches", switches, {"switch": CODE, "share": share, "changed": share, "outside": DIFFER}
+        ),
+        layout.full("experiment/decoder"),
     )
 
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from transformer_ledger.formulas import training_compute
 from transformer_ledger.ledger import conventions, kv_cache, matmul, parameters
+from transformer_ledger.ledger.counted import MET_BY
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import figures, layout, numbers
 from transformer_ledger.report.layout import (
@@ -23,6 +24,7 @@ from transformer_ledger.report.layout import (
     PERCENT,
     SIZE,
     TEXT,
+    YES,
     Block,
     Cell,
     Column,
@@ -57,8 +59,8 @@ class Inputs:
 
 def sections(given: Inputs) -> list[Section]:
     """One section a ledger."""
-    makers = (_parameters, _state, _cache, _matmul, _training, _activations, _fit, _agreement, _conventions)
-    return [make(given) for make in makers]
+    costs = (_parameters, _state, _cache, _matmul, _training, _activations, _fit)
+    return [make(given) for make in (*costs, _evidence, _agreement, _conventions)]
 
 
 def _differ(rows: Rows) -> Cell:
@@ -435,6 +437,46 @@ def _fit(given: Inputs) -> Section:
         layout.table("summary-fit-training", given.labelled(training), {"model": TEXT, **stages}, device=fit["smallest"], **room),
         layout.full("ledger/fit"),
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- what met the figures
+
+
+def evidence_summary(ledger: Mapping[str, Rows]) -> list[dict[str, Any]]:
+    """One row a ledger: its rows by what they met, and how many differ."""
+    return [
+        {"ledger": layout.told(f"ledgers/{name}"), **Counter(row["met_by"] for row in rows), "differ": _differ(rows)}
+        for name, rows in ledger.items()
+        if rows
+    ]
+
+
+def families_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One row a small model: its figures by what they met, and how many differ."""
+    return [
+        {"model": model, **Counter(row["met_by"] for row in own), "differ": _differ(own)}
+        for model, own in by(rows, "model").items()
+    ]
+
+
+def _evidence(given: Inputs) -> Section:
+    met = dict.fromkeys(MET_BY, COUNT) | {"differ": DIFFER}
+    published = {"subject": TEXT, "quantity": TEXT, "convention": TEXT, "published": COUNT, "value": COUNT}
+    printed = [{**row, "published": Cell(*_as_published(row["published"]))} for row in given.rows("published")]
+    return layout.section(
+        "evidence",
+        layout.text("evidence"),
+        layout.table("met-by", evidence_summary(given.ledger), {"ledger": TEXT, **met}),
+        layout.table("met-by-families", families_summary(given.rows("families")), {"model": TEXT, **met}),
+        layout.table("published", printed, {**published, "unit": TEXT, "holds": YES, "source": LONG}),
+    )
+
+
+def _as_published(text: str) -> tuple[Markup, float]:
+    """A figure with the digits that its source prints, and its value."""
+    digits = len(text.partition("e")[0].replace(".", ""))
+    brief = numbers.grouped(int(text)) if text.isdigit() else numbers.scientific(float(text), digits)
+    return numbers.two(brief, text), float(text)
 
 
 # ---------------------------------------------------------------------------------------------- agreement

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -32,15 +32,21 @@ SCRIPTS = (
 DIGEST = 16  # characters shown of a hash
 
 
-def full_tables(kinds: Mapping[str, Tables], limit: int) -> dict[str, dict[str, Any]]:
-    """Every table that the page holds in full, encoded, by its name in results/."""
+def full_tables(names: Iterable[str], kinds: Mapping[str, Tables], limit: int) -> dict[str, dict[str, Any]]:
+    """The tables that the page holds in full, encoded, by their names in results/."""
     out = {}
-    for kind, tables in kinds.items():
-        for stem, rows in tables.items():
-            if rows:
-                name = f"{kind}/{stem}"
-                out[name] = encoded(rows[:limit], columns_of(name, rows)) | {"total": len(rows)}
+    for name in names:
+        kind, stem = name.split("/")
+        if rows := kinds[kind].get(stem):
+            out[name] = encoded(rows[:limit], columns_of(name, rows)) | {"total": len(rows)}
     return out
+
+
+def _in_full(sections: Sequence[Section]) -> Iterator[str]:
+    """The tables that sections show in full."""
+    for section in sections:
+        yield from (block.data["name"] for block in section.blocks if block.kind == "full")
+        yield from _in_full(section.sections)
 
 
 def policy(scripts: Iterable[str]) -> str:
@@ -182,8 +188,9 @@ def compute(
         _provenance(provenance),
     ]
     limit = report.get("rows_per_table", 3000)
+    kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
     data = {
-        "tables": full_tables({"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}, limit),
+        "tables": full_tables(_in_full(sections), kinds, limit),
         "cases": judged.cases_data(verification, report.get("cases_per_claim", 200)),
         "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
         "whatif": whatif.described(calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start),
