@@ -89,8 +89,8 @@ def test_every_model_to_the_byte(execution):
 
 
 def test_what_is_covered_is_what_the_reader_knows():
-    assert set(copies.PUBLIC) == set(public_activations.FAMILIES) == set(huggingface.KNOWN)
-    assert {facts["model_type"] for facts in PUBLIC.values()} == set(huggingface.KNOWN)
+    assert set(copies.PUBLIC) == set(public_activations.FAMILIES) < set(huggingface.KNOWN)
+    assert {facts["model_type"] for facts in PUBLIC.values()} == set(copies.PUBLIC)
     eager = {facts["model_type"] for facts in PUBLIC.values() if not fuses(facts)}
     assert eager == {"bloom", "gemma2", "gpt_oss", "deepseek_v2", "deepseek_v3", "falcon"}
 

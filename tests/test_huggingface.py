@@ -233,6 +233,8 @@ GPT |= {"eos_token_id": None}
 LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "q_lora_rank": 12}
 LATENT |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
 GROUPED = {"num_key_value_heads": 2}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 
 # Family → variants of a small file; the first of each family is also run, the others are built.
 VARIANTS = {
@@ -283,6 +285,33 @@ VARIANTS = {
     "gpt_oss": [
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 7},
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "attention_bias": False},
+    ],
+    "qwen2_moe": [
+        SMALL | GROUPED | EXPERTS | {"shared_expert_intermediate_size": 12},
+        SMALL | GROUPED | EXPERTS | {"qkv_bias": False, "decoder_sparse_step": 2},
+    ],
+    "phi": [SMALL | {"partial_rotary_factor": 0.5}, SMALL | GROUPED | {"tie_word_embeddings": True}],
+    "phimoe": [
+        SMALL | GROUPED | {"num_local_experts": 3, "sliding_window": 7},
+        SMALL | GROUPED | {"num_local_experts": 3, "attention_bias": True, "lm_head_bias": True},
+    ],
+    "stablelm": [
+        SMALL | {"num_key_value_heads": 4},
+        SMALL | GROUPED | {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5},
+    ],
+    "gptj": [GPT | {"rotary_dim": 4}, GPT | {"rotary_dim": 4, "n_inner": 40, "tie_word_embeddings": True}],
+    "starcoder2": [SMALL | GROUPED | {"sliding_window": 7}, SMALL | {"num_key_value_heads": 4, "use_bias": False}],
+    "cohere": [SMALL | GROUPED, SMALL | {"attention_bias": True, "tie_word_embeddings": False}],
+    "granite": [SMALL | GROUPED | {"embedding_multiplier": 12.0}, SMALL | {"attention_bias": True, "mlp_bias": True}],
+    "smollm3": [
+        SMALL | GROUPED | {"no_rope_layer_interval": 2},
+        SMALL | GROUPED | {"attention_bias": True, "mlp_bias": True},
+    ],
+    "olmo3": [SMALL | {"num_hidden_layers": 5, "sliding_window": 7}, SMALL | GROUPED | {"attention_bias": True}],
+    "minimax_m2": [SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16}],
+    "glm4_moe": [
+        SMALL | GROUPED | ROUTED | {"first_k_dense_replace": 2, "use_qk_norm": True},
+        SMALL | GROUPED | ROUTED | {"attention_bias": True, "n_shared_experts": 2, "head_dim": 16},
     ],
     "deepseek_v2": [
         SMALL | LATENT | {"first_k_dense_replace": 1},
@@ -345,11 +374,11 @@ def test_defaults_are_named():
     named = {note.split(":")[0] for note in notes}
     assert named >= {"hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size", "tie_word_embeddings"}
     full = load("llama-3.1-70b")
-    assert huggingface.read("m", full)[1] == []
+    assert [note.split(":")[0] for note in huggingface.read("m", full)[1]] == ["not used"]
     del full["tie_word_embeddings"]
-    assert huggingface.read("m", full)[1] == [
+    assert huggingface.read("m", full)[1][0] == (
         "tie_word_embeddings: not in the file, taken as False (the family's default)"
-    ]
+    )
     gpt = load("gpt2")
     assert any("tie_word_embeddings" in note and "True" in note for note in huggingface.read("m", gpt)[1])
 
@@ -362,6 +391,8 @@ def test_a_bare_family_is_the_one_that_transformers_defaults_to(family):
     bare = {"model_type": family}
     if family == "deepseek_v2":
         bare["num_experts_per_tok"] = 2  # the class has none
+    if family == "glm4_moe":
+        bare["head_dim"] = 128  # the class divides 4096 by 96 heads, and drops the rest
     config = AutoConfig.for_model(**bare)
     spec, _ = huggingface.read("m", bare)
     attention, feedforward = spec.layers[-1][1].attention, spec.layers[-1][1].feedforward

@@ -659,6 +659,10 @@ def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str
         raw = _json(path)
         spec, notes = huggingface.read(name, raw)
         _within(spec)
+        if spec.outputs is not None:
+            raise ModelError(
+                "architectures", f"{raw['architectures'][0]} has no language head, which every ledger counts"
+            )
     except ModelError as error:
         where = f"{path}: {error.key}: " if error.key else f"{path}: "
         problems.add(key, f"{where}{error}")

@@ -47,18 +47,17 @@ ROPE = {"rope_type": "default", "rope_theta": 500.0}
 class Family:
     """One small model: a config.json, and what our decoder makes of it.
 
-    `spec` stands in for the reader where it does not know the family. `function` says whether transformers computes what
-    our decoder does: as it is, with `silent` experts (their output set to zero), or not at all, for a reason.
+    Whether transformers computes what our decoder does: as it is, with `silent` experts (their output set to zero), or
+    not at all, for a reason.
     """
 
     config: Mapping[str, Any]
-    spec: ModelSpec | None = None
     silent: bool = False
     other_function: str = ""
 
     def read(self, name: str) -> ModelSpec:
         """The description that every ledger and our decoder get."""
-        return replace(self.spec, name=name) if self.spec else huggingface.read(name, dict(self.config))[0]
+        return huggingface.read(name, dict(self.config))[0]
 
 
 def _spec(
@@ -74,8 +73,8 @@ def _spec(
     return ModelSpec(**{"name": "small", "layers": ((2, Layer(own, feed, **layer)),)} | plain | changes)
 
 
-BIASED = {"query_bias": True, "key_bias": True, "value_bias": True}
 SHARED = {"experts": 6, "experts_per_token": 3, "width": 24, "shared_width": 20, "shared_gate": True}
+TURNED_BY_TWO = "it rotates components 2i and 2i + 1 of a head, our decoder i and i + d/2"
 ALIBI = "ALiBi adds a bias to the scores that our decoder leaves out"
 
 FAMILIES: dict[str, Family] = {
@@ -119,8 +118,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "qwen2_moe": Family(  # the gate of the shared expert
         {"model_type": "qwen2_moe", **LLAMA, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
-        | {"shared_expert_intermediate_size": 20, "norm_topk_prob": True, "rope_parameters": ROPE},
-        spec=_spec(BIASED, SHARED),
+        | {"shared_expert_intermediate_size": 20, "norm_topk_prob": True, "rope_parameters": ROPE}
     ),
     "qwen3": Family({"model_type": "qwen3", **LLAMA, "head_dim": 14}),
     "qwen3_moe": Family(
@@ -140,6 +138,56 @@ FAMILIES: dict[str, Family] = {
     ),
     "phi3": Family({"model_type": "phi3", **LLAMA, "sliding_window": 5, "pad_token_id": None}),
     "olmo2": Family({"model_type": "olmo2", **LLAMA}),
+    "olmo3": Family(
+        {"model_type": "olmo3", **LLAMA, "sliding_window": 5, "num_hidden_layers": 4}
+        | {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE}}
+    ),
+    "granite": Family({"model_type": "granite", **LLAMA, "mlp_bias": True, "attention_multiplier": 8**-0.5}),
+    "smollm3": Family(
+        {"model_type": "smollm3", **LLAMA, "no_rope_layers": [1, 1], "rope_parameters": ROPE, "pad_token_id": None}
+    ),
+    "cohere": Family(
+        {"model_type": "cohere", **PLAIN, "num_key_value_heads": 2, "intermediate_size": 56, "logit_scale": 1.0}
+        | {"tie_word_embeddings": False, "attention_bias": True, "pad_token_id": None},
+        other_function=TURNED_BY_TWO,
+    ),
+    "phi": Family(
+        {"model_type": "phi", **PLAIN, "intermediate_size": 56, "hidden_act": "gelu", "layer_norm_eps": 1e-3}
+        | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}}
+    ),
+    "phimoe": Family(
+        {"model_type": "phimoe", **LLAMA, "num_local_experts": 6, "attention_bias": True, "lm_head_bias": True}
+        | {"rope_parameters": ROPE, "sliding_window": 5},
+        silent=True,
+    ),
+    "stablelm": Family(
+        {"model_type": "stablelm", **PLAIN, "num_key_value_heads": 2, "intermediate_size": 56, "use_qkv_bias": True}
+        | {"layer_norm_eps": 1e-3, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}}
+    ),
+    "gptj": Family(
+        {"model_type": "gptj", **GPT, "rotary_dim": 8, "activation_function": "gelu"}, other_function=TURNED_BY_TWO
+    ),
+    "starcoder2": Family(
+        {"model_type": "starcoder2", **PLAIN, "num_key_value_heads": 2, "intermediate_size": 56, "sliding_window": 5}
+        | {"hidden_act": "gelu", "norm_epsilon": 1e-3, "rope_parameters": ROPE}
+    ),
+    "minimax_m2": Family(
+        {"model_type": "minimax_m2", **LLAMA, "head_dim": 10, "num_local_experts": 6, "num_experts_per_tok": 3}
+        | {"rope_parameters": ROPE},
+        silent=True,
+    ),
+    "glm4_moe": Family(
+        {
+            "model_type": "glm4_moe",
+            **LLAMA,
+            "n_routed_experts": 6,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 24,
+        }
+        | {"n_shared_experts": 2, "first_k_dense_replace": 1, "use_qk_norm": True, "attention_bias": True}
+        | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
+        silent=True,
+    ),
     "gpt_oss": Family(
         {"model_type": "gpt_oss", **LLAMA, "head_dim": 10, "num_local_experts": 6, "num_experts_per_tok": 3}
         | {"sliding_window": 5, "rope_parameters": ROPE},

@@ -103,6 +103,12 @@ class ModelSpec:
     tied_head: bool = False
     head_bias: bool = False
     embedding_width: int = 0  # 0: d_model (OPT-350m projects)
+    outputs: int | None = None  # of the head; None: the vocabulary; 0: no head (a bare model); else a score head
+
+    @property
+    def head_width(self) -> int:
+        """Outputs of the head; 0 where there is none."""
+        return self.vocabulary if self.outputs is None else self.outputs
 
     @property
     def depth(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from transformer_ledger.huggingface import DEEPSEEK, GATED, text_part
+from transformer_ledger.huggingface import ROTARY, text_part
 from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec
 
 COPY = "small copy"  # what stands in the place of a workload's name
@@ -123,7 +123,7 @@ ACTIVATIONS = {"gelu": 2, "gelu_new": 5, "gelu_fast": 8, "gelu_pytorch_tanh": 2,
 _ACTIVATION_KEYS = ("activation_function", "hidden_activation", "hidden_act", "activation")
 
 # transformers has no fused attention for them, or torch no kernel: values narrower than keys, one key for all queries.
-_EAGER = ("bloom", "gemma2", "gpt_oss", *DEEPSEEK)
+_EAGER = ("bloom", "gemma2", "gpt_oss", "deepseek_v2", "deepseek_v3")
 
 Facts = dict[str, Any]
 
@@ -198,7 +198,9 @@ def _copied_sizes(spec: ModelSpec, facts: Mapping[str, Any]) -> dict[str, Any]:
         sizes |= {"q_lora_rank": a.latent.query_rank or None, "kv_lora_rank": a.latent.kv_rank}
         sizes |= {"qk_nope_head_dim": a.latent.nope_dim, "qk_rope_head_dim head_dim": a.latent.rope_dim}
         sizes |= {"v_head_dim": a.latent.value_dim}
-    elif facts["model_type"] in GATED:  # in the others the heads fill the width
+    elif (
+        facts["model_type"] in ROTARY and not ROTARY[facts["model_type"]].fills
+    ):  # in the others the heads fill the width
         sizes |= {"head_dim": a.head_dim}
     if "partial_rotary_factor" in facts:
         sizes |= {"partial_rotary_factor rotary_pct": rotated(facts, a) / a.head_dim}

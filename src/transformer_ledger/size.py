@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,16 @@ def sizes(spec: ModelSpec, notes: list[str], batch: int, context: int, dtype: st
         "training_state": _state(spec, recipes()),
         "defaulted": notes,
     }
+
+
+def beyond(spec: ModelSpec, context: int) -> list[str]:
+    """A note on positions past the model's own. Raises ValueError where it has a table of positions, which then ends."""
+    if context <= spec.context:
+        return []
+    words = f"{context} is longer than the model's {spec.context}"
+    if spec.positions == "learned":
+        raise ValueError(f"--context {words}; it learned that many positions, and has no others")
+    return [f"context: {words}; sized as asked, whatever the model makes of it"]
 
 
 def executed(spec: ModelSpec, raw: dict[str, Any], batch: int, context: int, cache_dtype: str) -> list[dict[str, Any]]:
@@ -200,8 +211,8 @@ def main(arguments: list[str]) -> int:
         raw = huggingface.parsed(limits.text(options.config))
         spec, notes = huggingface.read(_shown(options.config.stem), raw)
         context = options.context or min(4096, spec.context)
-        if context > spec.context:
-            raise ValueError(f"--context {context} is longer than the model's {spec.context}")
+        notes += beyond(spec, context)
+        spec = replace(spec, context=max(spec.context, context))
         found = sizes(spec, list(notes), options.batch, context, options.dtype, options.cache_dtype)
         if options.execute:
             from transformer_ledger.tables import TableError  # costs a fifth of the whole command

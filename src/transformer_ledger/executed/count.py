@@ -188,7 +188,7 @@ def _held(kinds: Kinds, cache: Cache) -> int:
 
 def _multi_head(kinds: Kinds, batch: int, context: int, dtype: str) -> Cache:
     """A cache of a key and a value for each query head, in every layer as long as the context."""
-    cache, device = Cache(dtype), kinds.model.head.weight.device
+    cache, device = Cache(dtype), kinds.model.token_embedding.weight.device
     for index, (_, layer) in enumerate(kinds.model.spec.layers):
         a, latent = layer.attention, layer.attention.latent
         widths = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (a.head_dim, a.head_dim)

@@ -305,7 +305,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(spec, layer) for layer in spec.each_layer())
         if spec.final_norm:
             self.norm = _norm(spec, d)
-        self.head = Linear(d_e, spec.vocabulary, bias=spec.head_bias)
+        self.head = Linear(d_e, spec.head_width, bias=spec.head_bias) if spec.head_width else nn.Identity()
         if spec.tied_head:
             self.head.weight = self.token_embedding.weight
 

@@ -19,7 +19,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before the import: a configuration never l
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, StaticCache
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    DynamicCache,
+    StaticCache,
+)
 
 from transformer_ledger import huggingface
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
@@ -37,12 +44,12 @@ COMPONENTS = tuple(
         (r"\.word_embeddings_layernorm", "embedding_norm"),
         (r"\.project_in", "embedding_projection"),
         (r"\.project_out", "head_projection"),
-        (r"(lm_head|embed_out)", "head"),
+        (r"(lm_head|embed_out|^\.score)", "head"),
         (r"\.q_proj", "attention.query"),
         (r"\.k_proj", "attention.key"),
         (r"\.v_proj", "attention.value"),
         (r"\.(c_attn|query_key_value|qkv_proj)", QKV),
-        (r"\.(o_proj|self_attn\.out_proj|attn\.c_proj|(self_)?attention\.dense)", "attention.output"),
+        (r"\.(o_proj|(self_)?attn\.(out_proj|c_proj|dense)|(self_)?attention\.dense)", "attention.output"),
         (r"\.q_norm", "attention.query_norm"),
         (r"\.k_norm", "attention.key_norm"),
         (r"\.sinks", "attention.sinks"),
@@ -60,8 +67,8 @@ COMPONENTS = tuple(
         (r"\.(gate_up_proj|gate_up_proj_bias)", "gate+up"),
         (r"\.experts", "gate+up+down"),
         (r"\.gate_proj", "feedforward.gate"),
-        (r"\.(up_proj|c_fc|fc1|dense_h_to_4h)", "feedforward.up"),
-        (r"\.(down_proj|down_proj_bias|mlp\.c_proj|fc2|dense_4h_to_h)", "feedforward.down"),
+        (r"\.(up_proj|c_fc|fc1|fc_in|dense_h_to_4h)", "feedforward.up"),
+        (r"\.(down_proj|down_proj_bias|mlp\.c_proj|fc2|fc_out|dense_4h_to_h)", "feedforward.down"),
         (r"(norm\w*|layernorm|ln_\w+|layer_norm)", "norm"),
     )
 )
@@ -113,6 +120,9 @@ def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
     return cut
 
 
+CLASSES = {"language": AutoModelForCausalLM, "none": AutoModel, "score": AutoModelForSequenceClassification}
+# Positions of these types scale their angles by the largest position seen, which on the meta device has no value.
+ASKS_FOR_VALUES = ("dynamic", "longrope", "su")
 OFF_BY_NULL = (*huggingface.NULL_SAYS, "attn_logit_softcapping", "final_logit_softcapping")
 
 
@@ -120,22 +130,33 @@ def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype
     """The model of a config.json, on the meta device: eager attention, experts as counted batched products.
 
     A fresh configuration object each time, since models built from one share its attention setting. Left out are nulls
-    that say no more than a missing key, on which some classes stop; code that the file names; and the padding token,
-    which decides no tensor and would be looked for in ids that have no values here.
+    that say no more than a missing key, on which some classes stop; code that the file names; how positions are scaled
+    where that asks for their values; and the padding token, which decides no tensor and would be looked for in ids that
+    have no values here (a score head wants one: it reads the last position before the padding).
     """
-    keys = huggingface.text_part(hf_config, [])
+    keys, head = huggingface.text_part(hf_config, []), huggingface.task(hf_config, [])
     said = {name: value for name, value in keys.items() if value is not None or name in OFF_BY_NULL}
     for name in NOT_OURS:
         said.pop(name, None)
-    config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": None})  # it writes into what it is given
+    for name in ("rope_scaling", "rope_parameters"):
+        scaling = said.get(name) or {}
+        if scaling.get("rope_type", scaling.get("type")) in ASKS_FOR_VALUES:
+            said[name] = {key: scaling[key] for key in ("rope_theta", "partial_rotary_factor") if key in scaling}
+            said[name]["rope_type"] = "default"
+    padding = 0 if head == "score" else None
+    config = AutoConfig.for_model(**{**copy.deepcopy(said), "pad_token_id": padding})  # it writes into what it is given
     with torch.device(device):
-        return AutoModelForCausalLM.from_config(
-            config,
-            dtype=dtype,
-            trust_remote_code=False,
-            attn_implementation="eager",
-            experts_implementation="batched_mm",
-        ).eval()
+        return (
+            CLASSES[head]
+            .from_config(
+                config,
+                dtype=dtype,
+                trust_remote_code=False,
+                attn_implementation="eager",
+                experts_implementation="batched_mm",
+            )
+            .eval()
+        )
 
 
 class Skip(nn.Module):
@@ -243,7 +264,7 @@ class Runner:
                 for component in more:
                     total[component] += copies * (more[component] - less[component])
         for total in totals:  # fused attention and grouped experts would count as nothing
-            unseen = [name for name in SEEN if total[name] <= 0]
+            unseen = [name for name in SEEN if total[name] <= 0 and (name != "head" or self.spec.head_width)]
             if unseen:
                 raise CountError(f"{self.spec.name}: no operation counted in {', '.join(unseen)} of transformers")
         return totals
@@ -253,9 +274,9 @@ class Runner:
 
         def run() -> list[Counter[str]]:
             with own_inputs(), FlopCounterMode(display=False) as counter:
-                logits = self.model(token_ids(self.model, batch, tokens), use_cache=True).logits
+                given = self.model(token_ids(self.model, batch, tokens), use_cache=True)
                 forward = self._components(counter)
-                logits.sum().backward()
+                (given.logits if "logits" in given else given.last_hidden_state).sum().backward()
                 return [forward, self._components(counter)]
 
         forward, both = self.whole_count(run)

@@ -136,7 +136,8 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
         found += [(part, count) for part in _feedforward(d, layer.feedforward, B, T)]
     if d_e != d:
         found.append((("head_projection", formulas.embedding_projection, projection), 1))
-    found.append((("head", formulas.head, {"B": B, "T": T, "V": spec.vocabulary, "d": d_e}), 1))
+    if spec.head_width:
+        found.append((("head", formulas.head, {"B": B, "T": T, "V": spec.head_width, "d": d_e}), 1))
 
     merged: dict[Any, Product] = {}
     for (component, formula, arguments), copies in found:

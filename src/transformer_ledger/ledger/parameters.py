@@ -151,8 +151,9 @@ def tensors(spec: ModelSpec) -> list[Tensor]:
         add(_norms(d, "norm", spec), count * layer.norms)
     if spec.final_norm:
         add(_norms(d, "norm", spec), 1)
-    if not spec.tied_head:
-        add(iter([("head", (V, d_e), False, formulas.token_embedding, {"V": V, "d": d_e})]), 1)
+    if spec.head_width and not spec.tied_head:
+        arguments = {"V": spec.head_width, "d": d_e}
+        add(iter([("head", (spec.head_width, d_e), False, formulas.token_embedding, arguments)]), 1)
     if spec.head_bias:
         add(iter([("head", (V,), True, formulas.per_token_of_vocabulary, {"V": V})]), 1)
 

@@ -11,11 +11,13 @@ from itertools import product
 from typing import Any
 
 from transformer_ledger import huggingface
-from transformer_ledger.huggingface import GATED, Gated
+from transformer_ledger.huggingface import ROTARY
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.rotary import Rotary
 
 FORMS = ("tied", "window")
 WINDOW = 4096  # of a form that has one, until the file names its own
+SAME_EXPERTS = ROTARY["mixtral"].experts  # in every layer, and none shared
 GPT2: dict[str, Any] = {
     "keys": {
         "d": ["n_embd", "hidden_size"],
@@ -30,11 +32,15 @@ GPT2: dict[str, Any] = {
 }
 
 
-def _readable(family: Gated) -> bool:
-    return family.experts in ("none", "mixtral") and family.window in ("none", "all", "upper") and not family.sinks
+def _readable(family: Rotary) -> bool:
+    """Whether all layers are of one kind, and no key of the family's own decides a tensor."""
+    plain = family.norm == "rmsnorm" and not (
+        family.sinks or family.latent or family.fixed or family.names or family.flags
+    )
+    return plain and family.window in ("none", "all", "upper") and (family.experts or SAME_EXPERTS) == SAME_EXPERTS
 
 
-def _gated(family: Gated) -> dict[str, Any]:
+def _rotary(family: Rotary) -> dict[str, Any]:
     keys = {
         "d": ["hidden_size"],
         "h": ["num_attention_heads"],
@@ -44,15 +50,12 @@ def _gated(family: Gated) -> dict[str, Any]:
         "limit": ["max_position_embeddings"],
     }
     fixed: dict[str, Any] = {"use_bidirectional_attention": False}
-    if family.attention_bias is not None:
-        fixed["attention_bias"] = family.attention_bias
-    if family.feedforward_bias is not None:
-        fixed["mlp_bias"] = family.feedforward_bias
+    fixed |= {key: default for key, (default, _) in family.biases.items() if key}
     if family.window == "none":
         fixed["sliding_window"] = None
     if family.window == "upper":
         fixed["use_sliding_window"] = False
-    if family.experts == "mixtral":
+    if family.experts:
         keys |= {"E": ["num_local_experts", "num_experts"], "k": ["num_experts_per_tok"]}
     return {
         "keys": keys,
@@ -70,8 +73,8 @@ def families() -> dict[str, dict[str, Any]]:
 
     `fixed` keys must have the one value that is counted here; defaults of sizes are those of the family's first form.
     """
-    read = {kind: _gated(family) for kind, family in GATED.items() if _readable(family)}
-    tied = {kind: GATED[kind].tied for kind in read} | {"gpt2": True}
+    read = {kind: _rotary(family) for kind, family in ROTARY.items() if _readable(family)}
+    tied = {kind: ROTARY[kind].tied for kind in read} | {"gpt2": True}
     return {kind: {**entry, "tied": tied[kind]} for kind, entry in (read | {"gpt2": GPT2}).items()}
 
 

@@ -24,6 +24,9 @@ const configfile = (() => {
   };
 
   const checked = (config, family) => {
+    const [named] = [config.architectures ?? []].flat();
+    if (named && !/^[A-Za-z0-9]+(ForCausalLM|LMHeadModel|ForConditionalGeneration)$/.test(named)) refuse(`architectures: ${JSON.stringify(named)} has no language head of transformers' own; size it with python -m transformer_ledger size.`);
+    if (has(config, "draft_vocab_size")) refuse("draft_vocab_size: this is the draft head of another model, which is not sized.");
     for (const [name, only] of Object.entries(family.fixed)) {
       if (has(config, name) && config[name] !== only) refuse(`${name}: ${JSON.stringify(config[name])} is not counted here for ${config.model_type}; ${JSON.stringify(only)} is. The pipeline may read the file: put it into config.yaml.`);
     }

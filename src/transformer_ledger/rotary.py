@@ -1,0 +1,583 @@
+"""Families with rotary positions as a table: the keys and defaults of each, and what no file of theirs says.
+
+A family is one entry of ROTARY. Its fields are the defaults of transformers' configuration class, by the names of
+config.json, and the facts that only its code has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from transformer_ledger.keys import Keys
+from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelError, ModelSpec, runs
+
+BIASED = {"q": "query_bias", "k": "key_bias", "v": "value_bias", "o": "output_bias"}
+"""Letter → bias of the attention; besides them f is every map of a dense feed-forward or of experts, r the router, h the
+head."""
+
+
+@dataclass(frozen=True)
+class Experts:
+    """How a family chooses and holds its experts."""
+
+    names: tuple[str, ...]  # of the key that counts them
+    count: int
+    per_token: int | None
+    width: int = 0  # default of moe_intermediate_size; 0: intermediate_size is theirs
+    where: str = "all"  # the layers that have them: all | step (decoder_sparse_step) | first (after dense ones)
+    dense_first: int = 0  # default of first_k_dense_replace
+    shared: str = ""  # experts that every token passes: "" | gated (one, of its own width) | counted (so many)
+    shared_count: int = 1  # default of n_shared_experts
+    groups: bool | None = None  # whether experts are chosen in groups: always, only by topk_method, or never (None)
+    n_group: int | None = None  # default
+    topk_group: int | None = None  # default
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """A family with rotary positions: defaults by the names of config.json, and what no file says."""
+
+    vocab_size: int = 32000
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None  # None: as many as attention heads
+    head_dim: int | None = None  # None: d / h
+    max_position_embeddings: int = 2048
+    rope_theta: float = 10000.0
+    tied: bool = False
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # sizes that go by other names
+    # Norms: their kind, the key of their ε and its default.
+    norm: str = "rmsnorm"
+    norm_bias: bool = False
+    epsilon: str = "rms_norm_eps"
+    epsilon_default: float = 1e-6
+    norms: int = 2
+    post_norm: bool = False
+    parallel: bool = False  # default of use_parallel_residual where that is a key; else a fact
+    query_key_norm: str = "none"
+    query_key_norm_flag: str = ""  # the key that switches it on
+    # Biases by key: (default, what has them); "" is no key but a fact.
+    biases: Mapping[str, tuple[bool, str]] = field(default_factory=lambda: {"attention_bias": (False, "qkvo")})
+    feedforward: str = "gated"
+    inner: bool = False  # the feed-forward's width is 4d where it is left out (n_inner)
+    # Windowed layers: none | all | upper (from max_window_layers on) | pattern | flag (all, if use_sliding_window).
+    window: str = "none"
+    sliding_window: int | None = None
+    pattern: int = 0  # one full layer in so many
+    pattern_key: str = ""  # the key that says otherwise
+    experts: Experts | None = None
+    sinks: bool = False
+    fills: bool = False  # the heads fill the width: a head_dim is no key of the family
+    many: bool = False  # a key/value head for every query head: no key either
+    divides: bool = False  # the heads must divide the width, though head_dim is a key of its own
+    fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values of keys that are counted here
+    flags: tuple[str, ...] = ()  # keys besides biases that a calculator of one form must know
+    latent: bool = False
+    rotated_head_dim: bool = False  # of a latent family: a head_dim is followed, and must be the rotated width
+
+    def named(self, size: str) -> tuple[str, ...]:
+        """Names that a file may give to one of the sizes."""
+        return self.names.get(size, (size,))
+
+
+def _windows(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
+    """The window of each layer, in depth order."""
+    if family.window == "none":
+        return [None] * layers
+    if family.window == "all":
+        return [keys.window(family.sliding_window)] * layers
+    if family.window == "pattern":
+        w = keys.window(family.sliding_window)
+        period = keys.integer(family.pattern_key, family.pattern) if family.pattern_key else family.pattern
+        types = keys.layer_types(layers, lambda i: bool((i + 1) % period), f"every {period}. layer full")
+        if w is None and any(types):
+            raise ModelError("sliding_window", f"null, though {sum(types)} of {layers} layers have a window")
+        return [w if windowed else None for windowed in types]
+    if not keys.flag("use_sliding_window", False):
+        keys.read |= {"sliding_window", "max_window_layers"}  # which say nothing then
+        return [None] * layers
+    w = keys.window(family.sliding_window)
+    if family.window == "flag":
+        keys.read.add("max_window_layers")
+        return [w] * layers
+    first = keys.integer("max_window_layers", 28, 0)
+    types = keys.layer_types(layers, lambda i: w is not None and i >= first, f"from layer {first} on")
+    return [w if windowed else None for windowed in types]
+
+
+def _routed(keys: Keys, own: Experts, f: int, biased: str) -> Feedforward:
+    """The feed-forward of a layer with experts."""
+    E = keys.integer(own.names, own.count, 0 if own.where == "step" else 1)
+    k = keys.integer("num_experts_per_tok", own.per_token)
+    if E and k > E:
+        raise ModelError("num_experts_per_tok", f"{k} is above the {E} experts; at most that many")
+    if own.groups is not None:
+        _groups(keys, own, E)
+    width = keys.integer("moe_intermediate_size", own.width) if own.width else f
+    shared = 0
+    if own.shared == "gated":
+        shared = keys.integer("shared_expert_intermediate_size", 5632)
+    elif own.shared == "counted":
+        shared = width * keys.integer("n_shared_experts", own.shared_count)
+    return Feedforward(
+        "gated",
+        width,
+        "f" in biased,
+        E,
+        k,
+        shared_width=shared,
+        shared_gate=own.shared == "gated",
+        router_bias="r" in biased,
+    )
+
+
+def _groups(keys: Keys, own: Experts, E: int) -> None:
+    """Refuse groups of experts that no token could be routed in."""
+    n_group, chosen = keys.get("n_group", own.n_group), keys.get("topk_group", own.topk_group)
+    for key, value, most in (("n_group", n_group, E), ("topk_group", chosen, n_group)):
+        if n_group and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            raise ModelError(key, f"{value!r}; allowed: an integer from 1 to {most}")
+    if own.groups or keys.get("topk_method") == "group_limited_greedy":
+        groups = keys.integer("n_group", own.n_group)
+        if E % groups or E // groups < 2:
+            raise ModelError("n_group", f"{groups} groups do not divide {E} experts into two or more each")
+
+
+def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[Feedforward]:
+    """The feed-forward of each layer, in depth order."""
+    own, names = family.experts, family.named("intermediate_size")
+    if family.inner:
+        d = keys.integer(family.named("hidden_size"), family.hidden_size)
+        f = keys.derived(names, 4 * d, "4 times the width")
+    else:
+        f = keys.integer(names, family.intermediate_size)
+    dense = Feedforward(family.feedforward, f, bias="f" in biased)
+    if own is None:
+        return [dense] * layers
+    routed = _routed(keys, own, f, biased)
+    if own.where == "first":
+        keys.fixed("moe_layer_freq", 1)
+        first = keys.integer("first_k_dense_replace", own.dense_first, 0)
+        return [dense if i < first else routed for i in range(layers)]
+    if own.where == "all":
+        return [routed] * layers
+    step, only = keys.integer("decoder_sparse_step", 1), keys.get("mlp_only_layers")
+    only = [] if only is None else only
+    if not isinstance(only, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in only):
+        raise ModelError("mlp_only_layers", f"{only!r} is not a list of layer numbers")
+    if wrong := [i for i in only if not 0 <= i < layers]:
+        raise ModelError("mlp_only_layers", f"{wrong[0]} is no layer; allowed: 0 to {layers - 1}")
+    only = set(only)
+    return [routed if i not in only and routed.experts and (i + 1) % step == 0 else dense for i in range(layers)]
+
+
+def _latent(keys: Keys, family: Rotary, h: int, biased: str) -> Attention:
+    """Attention through a cached latent, which serves every head."""
+    keys.fixed("mlp_bias", False)
+    h_kv = keys.key_value_heads(family.num_key_value_heads, h)
+    if h_kv != h:
+        raise ModelError("num_key_value_heads", f"{h_kv}; a latent serves each of the {h} attention heads")
+    r_q = keys.optional("q_lora_rank", 1536)
+    latent = Latent(
+        query_rank=r_q or 0,
+        kv_rank=keys.integer("kv_lora_rank", 512),
+        nope_dim=keys.integer("qk_nope_head_dim", 128),
+        rope_dim=keys.integer("qk_rope_head_dim", 64),
+        value_dim=keys.integer("v_head_dim", 128),
+    )
+    if latent.rope_dim % 2:
+        raise ModelError("qk_rope_head_dim", f"{latent.rope_dim} is odd; rotary positions pair the components")
+    if family.rotated_head_dim:
+        keys.fixed("head_dim", latent.rope_dim, None)
+    return Attention(
+        h,
+        h,
+        latent.nope_dim + latent.rope_dim,
+        query_bias="q" in biased and r_q is not None,
+        key_bias="k" in biased,
+        output_bias="o" in biased,
+        latent=latent,
+    )
+
+
+def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str) -> Attention:
+    if family.latent:
+        return _latent(keys, family, h, biased)
+    h_kv = h if family.many else keys.key_value_heads(family.num_key_value_heads, h)
+    head_dim = family.head_dim
+    if not family.fills and (head_dim is not None or keys.get("head_dim") is not None):
+        head_dim = keys.integer("head_dim", head_dim)
+    own = keys.heads(d, h, h_kv, head_dim)
+    if own.head_dim % 2:
+        raise ModelError("head_dim", f"{own.head_dim} is odd; rotary positions pair the components")
+    normed = keys.flag(family.query_key_norm_flag, False) if family.query_key_norm_flag else True
+    biases: dict[str, Any] = {name: letter in biased for letter, name in BIASED.items()}
+    norm = family.query_key_norm if normed else "none"
+    return replace(own, **biases, query_key_norm=norm, sinks=family.sinks)
+
+
+def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
+    """The spec of one file of a family. Raises ModelError."""
+    for key, allowed in {"use_bidirectional_attention": (False, None), **family.fixed}.items():
+        keys.fixed(key, *allowed)
+    d = keys.integer(family.named("hidden_size"), family.hidden_size)
+    h = keys.integer(family.named("num_attention_heads"), family.num_attention_heads)
+    keys.dividing(d, h, family.divides)
+    biased = "".join(
+        letters for key, (default, letters) in family.biases.items() if (keys.flag(key, default) if key else default)
+    )
+    attention = _attention(keys, family, d, h, biased)
+    layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
+    windows, feedforwards = _windows(keys, family, layers), _feedforwards(keys, family, biased, layers)
+    parallel = keys.flag("use_parallel_residual", family.parallel) if "parallel" in family.flags else family.parallel
+    norms = 1 if parallel and family.norms == 1 else max(2, family.norms)
+    return ModelSpec(
+        name=name,
+        d_model=d,
+        vocabulary=keys.integer("vocab_size", family.vocab_size),
+        context=keys.integer(family.named("max_position_embeddings"), family.max_position_embeddings),
+        layers=runs(
+            [
+                Layer(replace(attention, window=w), feedforward, norms, parallel, family.post_norm)
+                for w, feedforward in zip(windows, feedforwards, strict=True)
+            ]
+        ),
+        positions="rope",
+        rope_base=keys.rope_base(family.rope_theta),
+        norm=family.norm,
+        norm_bias=family.norm_bias,
+        norm_epsilon=keys.number(family.epsilon, family.epsilon_default, 1),
+        tied_head=keys.flag("tie_word_embeddings", family.tied),
+        head_bias="h" in biased,
+    )
+
+
+def _latent_family(**own: Any) -> Rotary:
+    bias = {"attention_bias": (False, "qko")}
+    return Rotary(latent=True, biases=bias, **own)
+
+
+_LOCAL = ("num_local_experts", "num_experts")
+_QWEN: dict[str, Any] = {"vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32}
+_QWEN |= {"max_position_embeddings": 32768, "window": "upper", "sliding_window": 4096}
+_GEMMA: dict[str, Any] = {"head_dim": 256, "max_position_embeddings": 8192, "tied": True}
+_MISTRAL: dict[str, Any] = {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072}
+_MISTRAL |= {"biases": {}, "window": "all"}
+_LAYERNORM: dict[str, Any] = {"norm": "layernorm", "norm_bias": True, "epsilon_default": 1e-5}
+
+ROTARY: dict[str, Rotary] = {
+    "llama": Rotary(biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")}, divides=True),
+    "mistral": Rotary(**_MISTRAL, sliding_window=4096),
+    "mixtral": Rotary(**_MISTRAL, epsilon_default=1e-5, rope_theta=1e6, experts=Experts(_LOCAL, 8, 2)),
+    "qwen2": Rotary(**_QWEN, biases={"": (True, "qkv")}),
+    "qwen3": Rotary(**_QWEN, head_dim=128, query_key_norm="head"),
+    "qwen2_moe": Rotary(
+        vocab_size=151936,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        max_position_embeddings=32768,
+        biases={"qkv_bias": (True, "qkv")},
+        window="flag",
+        fixed={"use_sliding_window": (False, None)},
+        experts=Experts(("num_experts",), 60, 4, width=1408, where="step", shared="gated"),
+    ),
+    "qwen3_moe": Rotary(
+        vocab_size=151936,
+        hidden_size=2048,
+        intermediate_size=6144,
+        num_hidden_layers=24,
+        num_key_value_heads=4,
+        max_position_embeddings=32768,
+        window="flag",
+        sliding_window=4096,
+        query_key_norm="head",
+        experts=Experts(_LOCAL, 128, 8, width=768, where="step"),
+    ),
+    "gemma": Rotary(
+        **_GEMMA,
+        vocab_size=256000,
+        hidden_size=3072,
+        intermediate_size=24576,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+    ),
+    "gemma2": Rotary(
+        **_GEMMA,
+        vocab_size=256000,
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=26,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        window="pattern",
+        sliding_window=4096,
+        pattern=2,
+        norms=4,
+        divides=True,
+    ),
+    "gemma3_text": Rotary(
+        **_GEMMA | {"max_position_embeddings": 131072},
+        vocab_size=262208,
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=26,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        rope_theta=1e6,
+        window="pattern",
+        sliding_window=4096,
+        pattern=6,
+        pattern_key="sliding_window_pattern",
+        query_key_norm="head",
+        norms=4,
+        divides=True,
+    ),
+    "phi3": Rotary(
+        vocab_size=32064,
+        hidden_size=3072,
+        intermediate_size=8192,
+        max_position_embeddings=4096,
+        epsilon_default=1e-5,
+        biases={},
+        window="all",
+    ),
+    "phi": Rotary(
+        **_LAYERNORM,
+        epsilon="layer_norm_eps",
+        vocab_size=51200,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=24,
+        biases={"": (True, "qkvofh")},
+        feedforward="gelu",
+        norms=1,
+        parallel=True,
+        fixed={"qk_layernorm": (False, None)},
+    ),
+    "phimoe": Rotary(
+        **_LAYERNORM,
+        vocab_size=32064,
+        intermediate_size=6400,
+        num_key_value_heads=8,
+        max_position_embeddings=131072,
+        rope_theta=1e6,
+        biases={"attention_bias": (False, "qkvo"), "lm_head_bias": (False, "h")},
+        window="all",
+        experts=Experts(("num_local_experts",), 16, 2),
+        fixed={"num_experts_per_tok": (2,)},
+    ),
+    "stablelm": Rotary(
+        **_LAYERNORM,
+        epsilon="layer_norm_eps",
+        vocab_size=50304,
+        hidden_size=2560,
+        intermediate_size=6912,
+        num_key_value_heads=32,
+        max_position_embeddings=4096,
+        biases={"use_qkv_bias": (False, "qkv")},
+        norms=1,
+        parallel=False,
+        flags=("parallel",),
+        fills=True,
+        fixed={"qk_layernorm": (False, None)},
+    ),
+    "gpt_neox": Rotary(
+        **_LAYERNORM,
+        epsilon="layer_norm_eps",
+        vocab_size=50432,
+        hidden_size=6144,
+        intermediate_size=24576,
+        num_hidden_layers=44,
+        num_attention_heads=64,
+        biases={"attention_bias": (True, "qkvo"), "": (True, "f")},
+        feedforward="gelu",
+        parallel=True,
+        flags=("parallel",),
+        fills=True,
+        many=True,
+    ),
+    "gptj": Rotary(
+        **_LAYERNORM,
+        epsilon="layer_norm_epsilon",
+        names={
+            "hidden_size": ("n_embd", "hidden_size"),
+            "num_hidden_layers": ("n_layer",),
+            "num_attention_heads": ("n_head", "num_attention_heads"),
+            "max_position_embeddings": ("n_positions", "max_position_embeddings"),
+            "intermediate_size": ("n_inner",),
+        },
+        vocab_size=50400,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        biases={"": (True, "fh")},
+        feedforward="gelu",
+        inner=True,
+        norms=1,
+        parallel=True,
+        fills=True,
+        many=True,
+    ),
+    "starcoder2": Rotary(
+        **_LAYERNORM,
+        epsilon="norm_epsilon",
+        vocab_size=49152,
+        hidden_size=3072,
+        intermediate_size=12288,
+        num_hidden_layers=30,
+        num_attention_heads=24,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tied=True,
+        biases={"use_bias": (True, "qkvof")},
+        feedforward="gelu",
+        window="all",
+    ),
+    "cohere": Rotary(
+        norm="layernorm",
+        epsilon="layer_norm_eps",
+        epsilon_default=1e-5,
+        vocab_size=256000,
+        hidden_size=8192,
+        intermediate_size=22528,
+        num_hidden_layers=40,
+        num_attention_heads=64,
+        max_position_embeddings=8192,
+        tied=True,
+        norms=1,
+        parallel=True,
+        fixed={"use_qk_norm": (False, None)},
+    ),
+    "granite": Rotary(biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")}),
+    "smollm3": Rotary(
+        vocab_size=128256,
+        hidden_size=2048,
+        num_hidden_layers=36,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        max_position_embeddings=32768,
+        tied=True,
+        rope_theta=2e6,
+        biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")},
+        fixed={"use_sliding_window": (False, None)},
+    ),
+    "olmo2": Rotary(vocab_size=50304, epsilon_default=1e-5, query_key_norm="full", post_norm=True),
+    "olmo3": Rotary(
+        vocab_size=50304,
+        epsilon_default=1e-5,
+        query_key_norm="full",
+        post_norm=True,
+        window="pattern",
+        sliding_window=4096,
+        pattern=4,
+    ),
+    "gpt_oss": Rotary(
+        vocab_size=201088,
+        hidden_size=2880,
+        intermediate_size=2880,
+        num_hidden_layers=36,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        head_dim=64,
+        max_position_embeddings=131072,
+        epsilon_default=1e-5,
+        rope_theta=150000.0,
+        biases={"attention_bias": (True, "qkvo"), "": (True, "fr")},
+        window="pattern",
+        sliding_window=128,
+        pattern=2,
+        experts=Experts(_LOCAL, 128, 4),
+        sinks=True,
+    ),
+    "minimax_m2": Rotary(
+        vocab_size=200064,
+        hidden_size=3072,
+        intermediate_size=1536,
+        num_hidden_layers=62,
+        num_attention_heads=48,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=196608,
+        rope_theta=5e6,
+        biases={},
+        query_key_norm="full",
+        experts=Experts(_LOCAL, 256, 8),
+        fixed={"use_qk_norm": (True,), "qk_norm_type": ("per_layer",), "shared_intermediate_size": (0,)},
+    ),
+    "glm4_moe": Rotary(
+        vocab_size=151552,
+        intermediate_size=10944,
+        num_hidden_layers=46,
+        num_attention_heads=96,
+        num_key_value_heads=8,
+        max_position_embeddings=131072,
+        epsilon_default=1e-5,
+        biases={"attention_bias": (False, "qkv")},
+        query_key_norm="head",
+        query_key_norm_flag="use_qk_norm",
+        experts=Experts(
+            ("n_routed_experts", "num_local_experts"),
+            128,
+            8,
+            width=1408,
+            where="first",
+            dense_first=1,
+            shared="counted",
+            groups=True,
+            n_group=1,
+            topk_group=1,
+        ),
+    ),
+    "deepseek_v2": _latent_family(
+        vocab_size=102400,
+        divides=True,
+        experts=Experts(
+            ("n_routed_experts", "num_experts"),
+            64,
+            None,
+            width=1407,
+            where="first",
+            shared="counted",
+            shared_count=2,
+            groups=False,
+        ),
+    ),
+    "deepseek_v3": _latent_family(
+        vocab_size=129280,
+        hidden_size=7168,
+        intermediate_size=18432,
+        num_hidden_layers=61,
+        num_attention_heads=128,
+        num_key_value_heads=128,
+        max_position_embeddings=4096,
+        rotated_head_dim=True,
+        experts=Experts(
+            ("n_routed_experts", "num_local_experts"),
+            256,
+            8,
+            width=2048,
+            where="first",
+            dense_first=3,
+            shared="counted",
+            groups=True,
+            n_group=8,
+            topk_group=4,
+        ),
+    ),
+}
+
+OTHER_NAMES = {
+    "kimi_k2": "deepseek_v3",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
+"""model_type of files whose layers are another family's."""
