@@ -5,6 +5,7 @@ min_version("9.0")
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/run.smk"
 include: "workflow/rules/execution.smk"
 include: "workflow/rules/ledger.smk"
 include: "workflow/rules/verification.smk"
@@ -20,7 +21,11 @@ rule all:
 
 
 onstart:
-    plan.store()
+    begin()
+
+
+onerror:
+    broken()
 
 
 onsuccess:

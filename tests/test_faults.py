@@ -68,6 +68,35 @@ def test_a_config_that_no_job_can_do_is_refused(refused, text):
     assert CONFIGS[text] in refused(text)
 
 
+@pytest.mark.parametrize("entry", ["x", "=x", "1=2", "modles={}", "__use_yte__=true"])
+def test_an_entry_of_the_command_line_that_is_none_is_refused(entry):
+    with pytest.raises(config.ConfigError, match=r"wanted is KEY=VALUE with a key of the config") as caught:
+        config.arguments(["models={}", entry], ["config.yaml"])
+    assert f"--config '{entry}'" in str(caught.value)
+
+
+FILES_OF_CONFIG = {
+    None: "No such file or directory",
+    "a: [\n": ":2: not YAML",
+    "- a\n": ":1: no mapping",
+    "a: 1\n__use_yte__: no\n": ":2: __use_yte__: Snakemake would run Python from this file",
+    '"__use\\u005fyte__": true': ":1: __use_yte__: Snakemake would run Python from this file",
+    "a: &a {__use_yte__: true}\n<<: *a\n": ":1: __use_yte__: Snakemake would run Python from this file",
+}
+
+
+@pytest.mark.parametrize("text", FILES_OF_CONFIG)
+def test_a_file_of_the_command_line_that_is_no_config_is_refused(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(config.ConfigError) as caught:
+        config.arguments([], [path])
+    assert str(caught.value).startswith(f"{path}:")
+    assert FILES_OF_CONFIG[text] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 SMALL = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32, "vocabulary": 64, "context": 64, "positions": "rope"}
 SMALL |= {"norm": "rmsnorm", "feedforward": "gated"}
 UNSTUDIED = {

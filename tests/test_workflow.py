@@ -1,12 +1,18 @@
 """What a Snakemake user does and meets: no-op, single targets, bad input, overlays, removed models, damaged files."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
-from conftest import snakemake
+from conftest import ROOT, snakemake
 
 from transformer_ledger import tables
 
@@ -75,6 +81,68 @@ def test_bad_input_is_one_message_and_loses_nothing(project, arguments, expected
     assert expected in text
     assert "Traceback" not in text
     assert {path: path.read_bytes() for path in (project / "results").rglob("*") if path.is_file()} == before
+
+
+def test_code_in_a_config_never_runs(tmp_path):
+    """YTE runs what begins with a question mark; a file of --configfile is refused before Snakemake reads it."""
+    path, mark = tmp_path / "mine.yaml", tmp_path / "ran"
+    path.write_text(f"shared: &shared {{__use_yte__: true}}\n<<: *shared\nx: ?open({str(mark)!r}, 'w').name\n")
+    done = snakemake(ROOT, "--dry-run", "--configfile", str(path))
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "mine.yaml:1: __use_yte__: Snakemake would run Python from this file; a config is data\n"
+    )
+    assert not mark.exists()
+
+
+def test_a_folder_without_a_config_is_named(tmp_path):
+    done = snakemake(tmp_path, "--dry-run", "--snakefile", str(ROOT / "Snakefile"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        f"no config.yaml in {tmp_path}; run snakemake in the project's folder"
+    )
+
+
+LONG = ("results/checkpoint/model.safetensors", "--config", "study={checkpoint: {programme: {steps: 1000000}}}")
+
+
+def _until(holds):
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("did not come about in a minute")
+
+
+def _at_work(folder):
+    """Jobs of the run in `folder`: a job's working directory is its run's."""
+    every = psutil.process_iter(["cwd", "cmdline"])
+    here = [process.info["cmdline"] for process in every if process.info["cwd"] == str(folder)]
+    return [command for command in here if "transformer_ledger" in command]
+
+
+def test_a_run_is_alone_and_leaves_nothing_behind_when_it_is_stopped(project):
+    """Ctrl-C is one line; a run that is killed takes its jobs along and leaves no lock; a second run is kept out."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *LONG]
+    for number in (signal.SIGKILL, signal.SIGINT):
+        with open(project / "screen.txt", "w") as screen:
+            run = subprocess.Popen(command, cwd=project, stdout=screen, stderr=screen, start_new_session=True)
+        _until(lambda: _at_work(project))
+        if number == signal.SIGKILL:
+            second = snakemake(project, *LONG)
+            assert second.returncode == 1
+            assert f"another run is at work in {project}; wait" in second.stderr
+            run.kill()
+        else:
+            os.killpg(run.pid, number)
+        assert run.wait() != 0
+        _until(lambda: not _at_work(project))
+    text = (project / "screen.txt").read_text()
+    last = text.rstrip().splitlines()[-1]
+    assert last == "stopped by SIGINT: 0 of 1 jobs finished; the same command goes on from there"
+    assert "Traceback" not in text
+    assert "Error" not in text
+    assert not list(project.rglob("*.partial"))
 
 
 def test_a_removed_model_leaves_no_stale_table_and_says_so(project):

@@ -20,6 +20,7 @@ from typing import Any
 from transformer_ledger import limits
 
 SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
+RUN = "TRANSFORMER_LEDGER_RUN"  # environment: the process whose job this is
 KINDS = ("execution", "families", "ledger", "verification", "experiment", "timing", "study", "claims")
 
 
@@ -137,4 +138,9 @@ if __name__ == "__main__":
     # Past the machine's memory the kernel would end some process or other.
     limits.memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
+    leader = os.environ.get(RUN)
+    # Ctrl-C also reaches the jobs of a run: they leave it to the run to end them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if leader else signal.SIG_DFL)
+    if leader:
+        limits.follow(int(leader))
     sys.exit(main())

@@ -852,6 +852,27 @@ def section(path: Path, name: str) -> dict[str, Any]:
     return dict(normal[name])
 
 
+def arguments(entries: Iterable[str], files: Iterable[str | Path]) -> None:
+    """Hold what --config and --configfile name against what a config is, before Snakemake reads it.
+
+    Raises ConfigError with every problem.
+    """
+    found = []
+    for entry in entries:
+        key, equals, _ = entry.partition("=")
+        if not equals or key not in schema()["properties"]:
+            shown = entry if len(entry) <= 60 else entry[:57] + "…"
+            named = _named(key, schema()["properties"])
+            found.append(f"{COMMAND_LINE} {shown!r}: wanted is KEY=VALUE with a key of the config{named}")
+    for path in files:
+        try:
+            read(path)
+        except ConfigError as error:
+            found.append(str(error))
+    if found:
+        raise ConfigError("\n".join(found))
+
+
 def sources(workflow: Any) -> tuple[list[Path], dict[str, Any]]:
     """The files and the `--config` values of a Snakemake workflow, as `load` wants them.
 

@@ -1,4 +1,4 @@
-"""Limits on this process's heap and on what it reads: what does not fit fails with a message, not with the machine."""
+"""Limits on this process's heap, life and reading: what does not fit fails with a message, not with the machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import os
 import resource
 import stat
+import threading
+import time
 from pathlib import Path
 
 TEXT_BYTES = 8 * 2**20  # of a config; the longest published one has some kilobytes
@@ -16,6 +18,20 @@ def memory(most: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+
+
+def follow(leader: int) -> None:
+    """End this process within a second after process `leader` has ended, so that it writes into no later run."""
+
+    def watch() -> None:
+        try:
+            while True:
+                os.kill(leader, 0)
+                time.sleep(0.5)
+        except OSError:
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def text(path: str | Path) -> str:

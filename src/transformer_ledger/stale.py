@@ -13,6 +13,8 @@ def prune(current: Iterable[str], results: Path = Path("results")) -> None:
 
     A file that does not carry our metadata was put there by somebody else: it stays.
     """
+    for path in results.rglob("*.partial"):  # of a job that was killed while it wrote
+        path.unlink()
     wanted = {Path(path) for path in current}
     for path in sorted(results.rglob("*.parquet")):
         if path in wanted:

@@ -573,7 +573,7 @@ def _array(values: list[Any], column: Column) -> pa.Array:
 @contextlib.contextmanager
 def _at_one_stroke(path: Path) -> Iterator[Path]:
     """A file beside `path` that takes its place when all is written. Where that fails, TableError, and nothing is left."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial

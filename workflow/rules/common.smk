@@ -16,9 +16,10 @@ for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).pare
 from transformer_ledger import jobs
 from transformer_ledger.config import ConfigError, load, read, sources
 
+if not Path("config.yaml").exists():
+    sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
 try:
-    if Path("config.yaml").exists():
-        read("config.yaml")  # Snakemake would not say in which line it is wrong
+    read("config.yaml")  # Snakemake would not say in which line it is wrong
 except ConfigError as error:
     sys.exit(f"{error}")
 
@@ -30,6 +31,7 @@ try:
     settings = load(config, *sources(workflow))
 except ConfigError as error:
     sys.exit(f"{error}")
+os.environ |= {"TRANSFORMER_LEDGER_RUN": str(os.getpid())}  # a job ends when this process does
 # A limit decides no result, so it is no part of a spec.
 os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))
 
@@ -58,13 +60,3 @@ def spec(job):
         return plan.address(name)
 
     return address
-
-
-def close(current):
-    """Remove tables that nothing in the config makes any more, then show the summary if this run made one."""
-    from transformer_ledger.stale import prune
-
-    prune(current)
-    summary = Path("results/summary.txt")
-    if summary.exists() and summary.stat().st_mtime >= STARTED:
-        print(summary.read_text(encoding="utf-8"), flush=True)

@@ -49,6 +49,7 @@ def _limited(name: str, work: Callable[[], Any], answer: Connection) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, _seconds())
     limits.memory(MEMORY_BYTES)
+    limits.follow(os.getppid())
     try:
         made = work()
     except TableError as error:
