@@ -1,6 +1,7 @@
 # make results   set up .venv and run the pipeline
 # make test      the same set-up with the test extra, the checks, then the whole suite
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
+# make test-faults   10,000 mutated files, each of which ends in a result or in one message (minutes)
 # make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
 CORES ?= 8
@@ -8,7 +9,9 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH
 
-.PHONY: results test check mutants bench clean dictionary
+FUZZED ?= 10000
+
+.PHONY: results test test-faults check mutants bench clean dictionary
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -22,6 +25,9 @@ check: $(VENV)/test.stamp
 	snakefmt --check Snakefile workflow
 	mypy
 	snakemake --lint
+
+test-faults: $(VENV)/test.stamp
+	python tests/faults/fuzz.py $(FUZZED)
 
 mutants: $(VENV)/test.stamp
 	python tests/mutation.py

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from faults import fuzz
 
 from transformer_ledger import config, huggingface, size
 from transformer_ledger.executed import run, transformers_model
@@ -135,6 +136,13 @@ CONFIG_JSON = {
     "text_config": ({"model_type": "llama", "text_config": 2}, "2 is not a mapping"),
     "rope_scaling": ({"model_type": "llama", "rope_scaling": []}, "[] is not a mapping"),
     "rms_norm_eps": ({"model_type": "llama", "rms_norm_eps": 1e300}, "1e+300 is out of range"),
+    "factor": (
+        {"model_type": "llama", "rope_scaling": {"rope_type": "linear", "factor": "32.0"}},
+        "'32.0' is not a number",
+    ),
+    "rope_type": ({"model_type": "llama", "rope_scaling": {"rope_type": 8, "factor": 2}}, "8 is no name"),
+    "quantization_config": ({"model_type": "deepseek_v3", "quantization_config": -1}, "-1 is not a mapping"),
+    "query_pre_attn_scalar": ({"model_type": "gemma2", "query_pre_attn_scalar": [256]}, "[256] is not a number"),
     "mlp_only_layers": ({"model_type": "qwen3_moe", "mlp_only_layers": [-1, 999]}, "-1 is no layer"),
 }
 
@@ -206,10 +214,22 @@ def test_an_unknown_dtype_names_the_flag_and_not_all_of_its_value(capsys):
     assert len(error) < 1000
 
 
-def test_a_tab_behind_a_value_is_named_with_its_line(tmp_path):
-    path = tmp_path / "tab.yaml"
-    path.write_text("models:\n  a: 5\n  b: 6\t\n")
+@pytest.mark.parametrize("text", ["models:\n  a: 5\n  b: 6\t\n", "models:\n  a: 5\n  b: {c: d? e, f: 1}\n"])
+def test_what_only_snakemakes_parser_refuses_is_named_with_its_line(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert yaml.load(text, yaml.CSafeLoader)
     with pytest.raises(yaml.YAMLError):
-        yaml.safe_load(path.read_text())
-    with pytest.raises(config.ConfigError, match=r"tab\.yaml:3: not YAML"):
+        yaml.safe_load(text)
+    with pytest.raises(config.ConfigError, match=r"mine\.yaml:3: not YAML"):
         config.read(path)
+
+
+def test_mutated_files_end_in_a_result_or_in_one_message(tmp_path):
+    """500 of them; `make test-faults` tries 10,000."""
+    seeds = [*range(0, 900, 2), *range(1, 100, 2)]  # nine config.json for each config.yaml, which takes longer
+    counts, wrong = fuzz.run(seeds, tmp_path)
+    assert not wrong
+    assert counts.keys() == {
+        f"config.{kind}" for kind in ("json: message", "json: model", "yaml: config", "yaml: message")
+    }

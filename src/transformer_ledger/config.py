@@ -180,7 +180,7 @@ def read(path: str | Path) -> dict[Key, Place]:
             raise ConfigError(f"{name}:1: {'empty' if root is None else 'no mapping'}; wanted are keys such as models:")
         places[()] = Place(name, 1)
         _walk(loader, root, (), name, places, problems, frozenset())
-        if "\t" in text:  # a tab behind a value: only the parser that Snakemake takes stops there
+        if re.search(r"[\t?]", text):  # a tab behind a value, a? b: only the parser that Snakemake takes stops there
             yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_not_yaml(name, text, error)) from None

@@ -344,8 +344,13 @@ def _no_other_window(keys: Keys, spec: ModelSpec, kind: str) -> None:
 
 
 # Keys that decide no size here, but what transformers makes of the file: they must be of the right kind to be handed on.
-_MAPPINGS = ("rope_scaling", "rope_parameters")
-_NAMES = ("hidden_act", "hidden_activation", "activation_function", "activation")
+_MAPPINGS = ("rope_scaling", "rope_parameters", "quantization_config")
+_NUMBERS = (
+    *("rope_theta", "rope_local_base_freq", "query_pre_attn_scalar", "routed_scaling_factor", "factor"),
+    *("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor"),
+    "original_max_position_embeddings",
+)
+_NAMES = ("hidden_act", "hidden_activation", "activation_function", "activation", "rope_type", "type")
 _SHARES = ("partial_rotary_factor", "rotary_pct")  # of a head's width
 
 
@@ -358,10 +363,16 @@ def _sound(config: Mapping[str, Any]) -> None:
         value = config.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise ModelError(name, f"{value!r} is not an integer")
-    for name in _NAMES:
-        if not isinstance(config.get(name, ""), str | None):  # null in Gemma 1's files, which name it otherwise
-            raise ModelError(name, f"{config[name]!r} is not the name of an activation")
-    for part in (config, *(config.get(name) or {} for name in _MAPPINGS)):
+    scalings = [scaling for name in _MAPPINGS[:2] if (scaling := config.get(name))]
+    of_each_type = [inner for scaling in scalings for inner in scaling.values() if isinstance(inner, dict)]
+    for part in (config, *scalings, *of_each_type):
+        for name in _NAMES:
+            if not isinstance(part.get(name, ""), str | None):  # null in Gemma 1's files, which name it otherwise
+                raise ModelError(name, f"{part[name]!r} is no name")
+        for name in _NUMBERS:
+            value = part.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise ModelError(name, f"{value!r} is not a number")
         for name in _SHARES:
             share = part.get(name, 1)
             if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
