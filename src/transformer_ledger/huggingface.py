@@ -16,11 +16,11 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger import rotary
-from transformer_ledger.keys import DIGITS, NULL_SAYS, SAME, Keys
+from transformer_ledger.keys import DIGITS, NULL_SAYS, SAME, Keys, NoClosedForm
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelError, ModelSpec
 from transformer_ledger.rotary import OTHER_NAMES, ROTARY
 
-__all__ = ["KNOWN", "NULL_SAYS", "ROTARY", "SAME", "TEXT_PART", "parsed", "read", "task", "text_part"]
+__all__ = ["KNOWN", "NULL_SAYS", "QUIET", "ROTARY", "SAME", "TEXT_PART", "NoClosedForm", "parsed", "read", "task", "text_part"]
 
 
 def _biased(attention: Attention, qkv: bool, output: bool) -> Attention:
@@ -212,10 +212,10 @@ def task(config: Mapping[str, Any], notes: list[str]) -> str:
         return "language"
     if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], str):
         raise ModelError("architectures", f"{given!r} is not a list of one name")
-    families = [str(kind).removesuffix("_text").replace("_", "") for kind in kinds]
+    families = [str(kind).removesuffix("_text") for kind in kinds]
     families += [name.lower() for kind in kinds for name in _CLASSES.get(str(kind), ())]
     found = re.fullmatch(f"(.+?)({'|'.join(_TASKS)})", given[0])
-    if not found or found[1].lower() not in families:
+    if not found or found[1].lower().replace("_", "") not in [name.replace("_", "") for name in families]:
         kind = own.get("model_type")
         raise ModelError(
             "architectures",
@@ -304,7 +304,7 @@ summary_activation summary_first_dropout summary_proj_to_labels summary_type sum
 task_specific_params tie_encoder_decoder tokenizer_class topk_group topk_method torchscript transformers_version
 unk_token_id use_cache use_mtp use_return_dict use_routing_bias use_scan_mlp use_swiglu
 """
-_QUIET = frozenset(_QUIET_NAMES.split())
+QUIET = frozenset(["model_type", "architectures", "auto_map", *_QUIET_NAMES.split()])
 
 
 def _left_over(keys: Keys) -> None:
@@ -323,7 +323,7 @@ def _left_over(keys: Keys) -> None:
         keys.notes.append(f"dropout: {', '.join(dropped)}; saved activations are counted without it")
     named = {"model_type", *keys.read, *_REFUSED, *_MULTI_TOKEN, *_DROPOUT, *_STORED}
     left = sorted(key for key in config if key not in named and config[key] is not None)
-    quiet, unknown = [key for key in left if key in _QUIET], [key for key in left if key not in _QUIET]
+    quiet, unknown = [key for key in left if key in QUIET], [key for key in left if key not in QUIET]
     if quiet:
         keys.notes.append(f"not used: {', '.join(quiet)}; no size here depends on them")
     if unknown:
@@ -420,7 +420,7 @@ def parsed(text: str) -> dict[str, Any]:
     return data
 
 
-class UnknownFamily(ModelError):
+class UnknownFamily(NoClosedForm):
     """A family that has no closed form here."""
 
     def __init__(self, kind: str):

@@ -27,6 +27,10 @@ SAME = (
 )
 
 
+class NoClosedForm(ModelError):
+    """A file that may well be a decoder, but has no closed form here."""
+
+
 @dataclass
 class Keys:
     """The keys of one file. Every reader takes a name or its variants, and a default that it notes when it is used."""
@@ -117,7 +121,7 @@ class Keys:
         """Refuse any value but those that the ledgers know how to count; a key left out means the first."""
         value = self.get(name, allowed[0])
         if value not in allowed:
-            raise ModelError(name, f"{value!r} is not counted here; allowed: {', '.join(map(repr, allowed))}")
+            raise NoClosedForm(name, f"{value!r} is not counted here; allowed: {', '.join(map(repr, allowed))}")
 
     def rope_base(self, default: float) -> float:
         """Base of the rotary frequencies: in `rope_parameters` in new files, at the top in old ones."""

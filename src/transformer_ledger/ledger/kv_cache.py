@@ -48,8 +48,12 @@ def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]
 
 
 def _bytes_per_number(widths: tuple[int, int], dtype: str) -> Fraction:
-    """Bytes of one number where a position stores its keys and its values (or latent and rotated key) in a row each."""
-    return Fraction(sum(row_bytes(width, dtype) for width in widths), sum(widths))
+    """Bytes of one number where a position stores its keys and its values (or latent and rotated key) in a row each.
+
+    Each may have a type of its own: q8_0/q4_0.
+    """
+    keys, _, values = dtype.partition("/")
+    return Fraction(row_bytes(widths[0], keys) + row_bytes(widths[1], values or keys), sum(widths))
 
 
 def _layer_bytes(a: Attention, B: int, T: int, dtype: str, policy: str) -> Fraction:

@@ -8,6 +8,14 @@ from fractions import Fraction
 BITS = {"fp64": 64, "fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4, "int2": 2}
 GROUP_BYTES = 4  # a group of a quantised type keeps a scale and a shift of 16 bits each, or one scale in fp32
 
+BLOCKS = {
+    **{"q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24), "q8_0": (32, 34), "iq4_nl": (32, 18)},
+    **{"q2_k": (256, 84), "q3_k": (256, 110), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)},
+    **{"mxfp4": (32, 17), "nvfp4": (16, 9)},
+}
+"""Numbers that are stored in a block, and its bytes, constants and all: the types of GGUF files (ggml-common.h), and two of
+the Open Compute Project's and of Nvidia's."""
+
 
 def split(dtype: str) -> tuple[Fraction, int]:
     """Bytes of one number without its group's constants, and the group's size (0: no groups): int4-g64 is ½ and 64.
@@ -22,14 +30,30 @@ def split(dtype: str) -> tuple[Fraction, int]:
     return Fraction(BITS[name], 8), int(group or 0)
 
 
+def known(dtype: str) -> str:
+    """The same name, lower case. Raises ValueError where no number is stored as that."""
+    if dtype.lower() not in BLOCKS:
+        try:
+            split(dtype)
+        except ValueError as error:
+            raise ValueError(f"{error}; or, by block, {', '.join(BLOCKS)}") from None
+        return dtype
+    return dtype.lower()
+
+
 def bytes_per_number(dtype: str) -> Fraction:
     """Bytes of one of many numbers, with its share of its group's constants: bf16 is 2, int4-g64 is 1/2 + 4/64."""
+    if dtype in BLOCKS:
+        return Fraction(BLOCKS[dtype][1], BLOCKS[dtype][0])
     size, group = split(dtype)
     return size + (Fraction(GROUP_BYTES, group) if group else 0)
 
 
 def row_bytes(width: int, dtype: str) -> int:
     """Bytes of `width` numbers stored side by side: whole bytes, and whole groups with their constants."""
+    if dtype in BLOCKS:
+        numbers, block = BLOCKS[dtype]
+        return -(-width // numbers) * block
     size, group = split(dtype)
     if not group:
         return whole(width * size)
