@@ -2,6 +2,7 @@
 # make test      the same set-up with the test extra, the checks, then the whole suite
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
 # make test-faults   10,000 mutated files, each of which ends in a result or in one message (minutes)
+# make recipes   put the recipes of config.yaml into the package;  make families   write docs/families.md
 # make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
 CORES ?= 8
@@ -11,7 +12,7 @@ unexport PYTHONPATH
 
 FUZZED ?= 10000
 
-.PHONY: results test test-faults check mutants bench clean dictionary
+.PHONY: results test test-faults check mutants bench clean dictionary recipes families
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -55,3 +56,6 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 
 dictionary: $(VENV)/results.stamp
 	python -c "from transformer_ledger import tables; p = 'results/README.md'; t = open(p).read(); m = '## Data dictionary\n\n'; open(p, 'w').write(t[: t.index(m) + len(m)] + tables.dictionary())"
+
+recipes: $(VENV)/results.stamp
+	python -c "import json; from transformer_ledger import size; made = json.dumps(size.recipes(), indent=1); size.RECIPES.write_text(made + '\n')"

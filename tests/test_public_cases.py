@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from transformer_ledger import huggingface, size
-from transformer_ledger.ledger import kv_cache, parameters
+from transformer_ledger.ledger import kv_cache, matmul, parameters, stored
 from transformer_ledger.model import ModelError
 
 CONFIGS = Path(__file__).parent / "resources" / "configs"
@@ -133,3 +134,159 @@ def test_the_class_that_the_file_names_is_met(name):
     assert type(transformers_model.build(raw)).__name__ == raw["architectures"][0]
     assert {row["quantity"] for row in rows if row["implementation"] == "transformers"} >= {"parameters", "flops"}
     assert not [row for row in rows if row["difference"]]
+
+
+# --- what a file stores ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("gpt-oss-120b-mxfp4", 65_248_815_744),
+        ("tinyllama-1.1b", 4_400_193_536),
+        ("phi-2", 2 * 2_779_683_840),
+        # Linear maps in fp8, of 128 × 128 numbers one scale in fp32, and embedding, head and norms in bf16.
+        ("qwen3-32b-fp8", 31_205_621_760 + 4 * 31_205_621_760 // 128**2 + 2 * (32_762_123_264 - 31_205_621_760)),
+    ],
+)
+def test_weights_take_what_the_file_says(name, held):
+    assert stored.stored(read(name)[0], raw(name), []).bytes == held
+
+
+MAPS = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 256)  # numbers in the linear maps of the small Llama below
+SMALL = {"num_key_value_heads": 2, "intermediate_size": 256, "vocab_size": 100, "max_position_embeddings": 64}
+REST = 2 * (2 * 100 * 64 + 5 * 64)  # embedding, head and norms in 16 bits
+INPUTS = 2 * (3 * 64 + 64 + 2 * 64 + 256)  # columns of all the maps
+ROWS = 2 * (64 + 2 * 32 + 64 + 2 * 256 + 64)
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ({"quant_method": "fp8"}, MAPS + 4 * 14),
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, MAPS + 4 * 2 * (1 + 1 + 1 + 1 + 3 * 4)),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 32}, MAPS // 2 + MAPS // 32 * 5 // 2 + 4 * INPUTS),
+        ({"quant_method": "awq", "bits": 4, "group_size": 32}, MAPS // 2 + MAPS // 32 * 5 // 2),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, MAPS + 4 * ROWS),
+        ({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, MAPS // 2 + MAPS // 64 * 4 + 14 * 64),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, MAPS // 2 + MAPS // 16 + 14 * 8),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["down_proj"]}, MAPS + 2 * 64 * 256 + 4 * 12),
+        ({"quant_method": "fp8", "ignore": ["model.layers.0.mlp.gate_proj"]}, MAPS + 64 * 256 + 4 * 13),
+        ({"quant_method": "fp8", "ignore": ["re:.*layers.0.*"]}, MAPS * 3 // 2 + 4 * 7),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}},
+            },
+            MAPS + 2 * ROWS,
+        ),
+    ],
+)
+def test_what_a_quantised_map_keeps(given, held):
+    config = LLAMA | SMALL | {"torch_dtype": "float16", "quantization_config": given}
+    assert stored.stored(huggingface.read("m", config)[0], config, []).bytes == held + REST
+
+
+def test_a_method_that_is_not_known_is_named():
+    notes = []
+    raw = LLAMA | SMALL | {"torch_dtype": "float16", "quantization_config": {"quant_method": "hqq"}}
+    assert stored.stored(huggingface.read("m", raw)[0], raw, notes).bytes == 2 * MAPS + REST
+    assert notes[0].startswith("quantization_config: hqq is not known here, bytes are those of fp16")
+    for wrong in ({"quant_method": "gptq", "bits": 5}, {"quant_method": "fp8", "weight_block_size": 128}, ["fp8"]):
+        with pytest.raises(ModelError) as caught:
+            stored.stored(huggingface.read("m", raw)[0], raw | {"quantization_config": wrong}, [])
+        assert caught.value.key == "quantization_config"
+
+
+def test_types_by_block_and_keys_and_values_of_their_own():
+    llama = {"model_type": "llama", "num_hidden_layers": 64, "num_attention_heads": 64, "num_key_value_heads": 8}
+    spec, _ = huggingface.read("32b", llama | {"hidden_size": 5120, "head_dim": 128, "max_position_embeddings": 40_960})
+    q8 = kv_cache.cache_bytes(spec, 1, 32_768, "q8_0", "needed")
+    assert q8 == 4_563_402_752
+    q4 = kv_cache.cache_bytes(spec, 1, 32_768, "q4_0", "needed")
+    assert q4 * 34 == q8 * 18
+    assert 2 * kv_cache.cache_bytes(spec, 1, 32_768, "q8_0/q4_0", "needed") == q8 + q4
+
+
+# --- the second tier ------------------------------------------------------------------------------------------------
+
+# Parameters that transformers builds, and active ones where they are known from elsewhere.
+COUNTED = {
+    "qwen3.5-35b-a3b": (34_660_610_688, None),
+    "llama-4-scout": (107_769_861_120, 17_172_894_720),
+    "nemotron-3-nano-30b": (31_577_937_344, None),
+    "nemotron-h-56b-infinity": (56_324_350_464, None),
+    "gemma-4-26b-a4b": (25_233_141_760, None),
+    "deepseek-v3.2": (671_877_929_216, None),
+    "glm-5.1": (743_911_199_232, None),
+    "glm-4.5-air": (106_852_245_504, 13_424_123_904),  # has a closed form too
+}
+
+
+def raw(name, **changes):
+    """The file, with changes of its text part."""
+    held = huggingface.parsed((CONFIGS / f"{name}.json").read_text())
+    return held | ({"text_config": held["text_config"] | changes} if "text_config" in held else changes)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_family_without_a_closed_form_is_counted(name):
+    from transformer_ledger.executed import counted, transformers_model
+
+    total, active = COUNTED[name]
+    components, used, _ = counted._parameters(transformers_model.build(raw(name)))
+    assert components.total() == total
+    assert active in (None, used)
+    if name != "glm-4.5-air":
+        with pytest.raises(huggingface.NoClosedForm):
+            read(name)
+
+
+def test_work_and_cache_are_counted_layer_by_layer():
+    from transformer_ledger.executed import counted
+
+    hybrid = counted._counted(raw("qwen3.5-35b-a3b", num_hidden_layers=4, layer_types=None), 1, 8, False)
+    assert 10 * hybrid["bytes_per_token"] == 20_480  # one of four layers
+    assert hybrid["state_bytes"] > 0
+    scout = counted._counted(raw("llama-4-scout", num_hidden_layers=2), 1, 8, False)
+    assert scout["every_expert_runs"]
+    assert scout["state_bytes"] == 0
+    assert scout["unused"] == ["rope_theta"]
+    config = raw("glm-4.5-air", num_hidden_layers=3)
+    spec, found = huggingface.read("m", config)[0], counted._counted(config, 2, 8, True)
+    assert not found["every_expert_runs"]
+    assert found["forward_flops"] == matmul.total(spec, 2, 8, "prefill")
+    assert found["decode_flops"] == matmul.total(spec, 2, 8, "decode")
+    assert found["training_flops"] == matmul.total(spec, 2, 8, "train")
+    assert found["bytes"] == kv_cache.cache_bytes(spec, 2, 8, "bf16", "needed")
+    assert found["bytes_per_token"] == kv_cache.bytes_per_token(spec, 8, "bf16", "needed")
+
+
+def test_every_figure_that_is_counted_says_so(tmp_path, capsys):
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    (tmp_path / "helium.json").write_text(
+        json.dumps({"model_type": "helium", "head_dim": 8, "vocab_size": 40, **small})
+    )
+    arguments = [str(tmp_path / "helium.json"), "--context", "8", "--execute"]
+    assert size.main(arguments) == 0
+    figures = [line for line in capsys.readouterr().out.splitlines()[1:] if not line.startswith("defaulted: ")]
+    assert len(figures) > 10
+    assert all(line.endswith("(counted, no closed form)") for line in figures)
+    assert any(line.startswith("matmul.training_flops") for line in figures)
+    assert size.main([*arguments, "--json"]) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), json.loads(size.SCHEMA.read_text()))
+
+
+def test_several_files_make_a_table_or_a_list(capsys, tmp_path):
+    paths = [str(CONFIGS / f"{name}.json") for name in ("phi-2", "gpt-j-6b")]
+    assert size.main(paths) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["model", "phi-2", "gpt-j-6b"]
+    assert "2,779,683,840" in shown
+    assert size.main([*paths, "--json"]) == 0
+    for found in json.loads(capsys.readouterr().out):
+        jsonschema.validate(found, json.loads(size.SCHEMA.read_text()))
+    assert size.main([*paths, str(tmp_path / "none.json")]) == 1
+    shown = capsys.readouterr()
+    assert "none.json: No such file" in shown.err
+    assert "gpt-j-6b" in shown.out

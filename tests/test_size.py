@@ -112,7 +112,7 @@ def test_its_recipes_are_those_of_the_config(monkeypatch, tmp_path, capsys):
     recipes = config.load(yaml.safe_load(Path("config.yaml").read_text()), [Path("config.yaml")])["recipes"]
     assert size.recipes() == recipes
     monkeypatch.setattr(size, "CONFIG", tmp_path / "config.yaml")
-    assert size.recipes() == {}
+    assert size.recipes() == recipes  # those that an installed package ships: make recipes
     size.CONFIG.write_text("recipes: {a: {weights: fp32, gradients: fp32, optimizer: sgd}, b: null}")
     assert list(size.recipes()) == ["a"]
     for broken, message in (
@@ -176,8 +176,9 @@ def test_a_closed_pipe_is_no_error():
 
 def test_says_what_it_sized_and_what_may_have_been_meant():
     lines = run("-m", "transformer_ledger", "size", "resources/models/gpt-oss-20b.json", "--batch", "32").stdout
-    assert lines.splitlines()[0] == "gpt-oss-20b: 32 × 4,096 tokens, weights bf16, cache bf16"
-    given = {"model": "gpt2", "batch": 1, "context": 1024, "dtype": "bf16", "cache_dtype": "bf16"}
+    first = "gpt-oss-20b: 32 × 4,096 tokens, weights as stored: mxfp4, the rest bf16, cache bf16"
+    assert lines.splitlines()[0] == first
+    given = {"model": "gpt2", "batch": 1, "context": 1024, "dtype": "as stored: bf16", "cache_dtype": "bf16"}
     assert found("gpt2")["input"] == given
     done = run("-m", "transformer_ledger", "size", "resources/models/gpt-oss.json")
     assert done.returncode == 1

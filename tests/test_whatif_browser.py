@@ -382,7 +382,10 @@ def test_pasting_a_config_json_loads_it_and_keeps_the_run(opened):
     for text, said in (
         ("{", "This is not JSON"),
         ("[1]", "not a mapping"),
-        ('{"model_type": "deepseek_v3"}', 'model_type "deepseek_v3" is not read here; these are: gemma, gpt2, granite, llama'),
+        (
+            '{"model_type": "deepseek_v3"}',
+            'model_type "deepseek_v3" is not read here; these are: gemma, gpt2, granite, llama',
+        ),
         ('{"model_type": "llama", "mlp_bias": true}', "mlp_bias: true is not counted here for llama; false is."),
     ):
         page.locator("#config-json").fill(text)

@@ -20,7 +20,19 @@ from transformer_ledger.keys import DIGITS, NULL_SAYS, SAME, Keys, NoClosedForm
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelError, ModelSpec
 from transformer_ledger.rotary import OTHER_NAMES, ROTARY
 
-__all__ = ["KNOWN", "NULL_SAYS", "QUIET", "ROTARY", "SAME", "TEXT_PART", "NoClosedForm", "parsed", "read", "task", "text_part"]
+__all__ = [
+    "KNOWN",
+    "NULL_SAYS",
+    "QUIET",
+    "ROTARY",
+    "SAME",
+    "TEXT_PART",
+    "NoClosedForm",
+    "parsed",
+    "read",
+    "task",
+    "text_part",
+]
 
 
 def _biased(attention: Attention, qkv: bool, output: bool) -> Attention:

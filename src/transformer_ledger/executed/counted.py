@@ -16,7 +16,14 @@ from transformer_ledger.executed.run import LAYERS, apart
 from transformer_ledger.model import ModelError
 from transformer_ledger.tables import TableError
 
-PER_TOKEN = ("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_topk", "moe_k", "num_selected_experts")
+PER_TOKEN = (
+    "num_experts_per_tok",
+    "top_k_experts",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "num_selected_experts",
+)
 
 
 def _checked(keys: Mapping[str, Any]) -> None:
@@ -83,8 +90,8 @@ def _parameters(model: Any) -> tuple[Counter[str], int | None, int]:
     return counts, None if unknown else active + routed, routed
 
 
-def _work(model: Any, batch: int, context: int) -> dict[str, int]:
-    """FLOPs of the three phases, and of the experts' part of the first; bytes of the cache after the last token."""
+def _work(model: Any, batch: int, context: int, training: bool) -> dict[str, int]:
+    """FLOPs of the phases, and of the experts' part of the first; bytes of the cache after the last token."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import DynamicCache
@@ -107,29 +114,46 @@ def _work(model: Any, batch: int, context: int) -> dict[str, int]:
     made["decode_flops"], after = counter.get_total_flops(), _held(cache)
     made |= {"bytes": after["bytes"], "state_bytes": after["state"]}
     made["bytes_per_token"] = (after["bytes"] - before["bytes"]) // batch
-    with FlopCounterMode(display=False) as counter:
-        given = model(token_ids(model, batch, context), use_cache=True)
-        (given.logits if "logits" in given else given.last_hidden_state).sum().backward()
-    made["training_flops"] = counter.get_total_flops()
+    if training:
+        with FlopCounterMode(display=False) as counter:
+            given = model(token_ids(model, batch, context), use_cache=True)
+            (given.logits if "logits" in given else given.last_hidden_state).sum().backward()
+        made["training_flops"] = counter.get_total_flops()
     return made
 
 
-def _counted(name: str, config: Mapping[str, Any], batch: int, context: int) -> dict[str, Any]:
+def _unused(model: Any, config: Mapping[str, Any]) -> list[str]:
+    """Keys that the class does not have, and without which it builds the same tensors."""
+    from transformer_ledger.executed.transformers_model import build
+
+    def shapes(built: Any) -> dict[str, Any]:
+        return {name: tensor.shape for name, tensor in built.named_parameters()}
+
+    own, known = huggingface.text_part(config, []), {*dir(model.config), *huggingface.QUIET, "quantization_config"}
+    unknown = sorted(key for key in own if key not in known and own[key] is not None)
+    return [key for key in unknown if shapes(build({k: v for k, v in own.items() if k != key})) == shapes(model)]
+
+
+def _counted(config: Mapping[str, Any], batch: int, context: int, training: bool) -> dict[str, Any]:
     import torch
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     from transformer_ledger.executed.transformers_model import build
 
     torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()  # that kernels are missing is no news where nothing is computed
+    if str(huggingface.text_part(config, []).get("model_type")) not in CONFIG_MAPPING_NAMES:
+        raise TableError("the installed transformers has no such family either")
     try:
         model = build(config)
     except (MemoryError, TableError):
         raise
     except Exception as error:  # each class checks its keys in its own way
         raise TableError(f"transformers does not build it: {' '.join(str(error).split())[:300]}") from None
-    known, own = dir(model.config), huggingface.text_part(config, [])
     counts, active, routed = _parameters(model)
     try:
-        work = _work(model, batch, context)
+        work = _work(model, batch, context, training)
     except (MemoryError, TableError):
         raise
     except Exception as error:  # code that asks for values cannot run on shapes alone
@@ -140,17 +164,17 @@ def _counted(name: str, config: Mapping[str, Any], batch: int, context: int) -> 
         "active": active,
         "components": dict(counts),
         "every_expert_runs": routed > 0 and work.pop("experts_flops") > 2 * batch * context * routed,
-        "unknown": sorted(key for key in own if key not in known and own[key] is not None and key not in huggingface.QUIET),
+        "unused": _unused(model, config),
         **{key: value for key, value in work.items() if key != "experts_flops"},
     }
 
 
-def compute(name: str, config: Mapping[str, Any], batch: int, context: int) -> dict[str, Any]:
-    """Parameters, FLOPs and bf16 cache bytes of transformers' model of a config.json.
+def compute(name: str, config: Mapping[str, Any], batch: int, context: int, training: bool) -> dict[str, Any]:
+    """Parameters, FLOPs (of a backward pass too where `training`) and bf16 cache bytes of transformers' model.
 
     In a process of its own, as `run.compute`. Raises ModelError for sizes that no model has, TableError where
     transformers cannot build or run it.
     """
     huggingface.task(config, [])
     _checked(huggingface.text_part(config, []))
-    return apart(name, lambda: _counted(name, config, batch, context))
+    return apart(name, lambda: _counted(config, batch, context, training))

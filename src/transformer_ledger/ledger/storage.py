@@ -8,11 +8,9 @@ from fractions import Fraction
 BITS = {"fp64": 64, "fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4, "int2": 2}
 GROUP_BYTES = 4  # a group of a quantised type keeps a scale and a shift of 16 bits each, or one scale in fp32
 
-BLOCKS = {
-    **{"q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24), "q8_0": (32, 34), "iq4_nl": (32, 18)},
-    **{"q2_k": (256, 84), "q3_k": (256, 110), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)},
-    **{"mxfp4": (32, 17), "nvfp4": (16, 9)},
-}
+BLOCKS = {"q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24), "q8_0": (32, 34), "iq4_nl": (32, 18)}
+BLOCKS |= {"q2_k": (256, 84), "q3_k": (256, 110), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)}
+BLOCKS |= {"mxfp4": (32, 17), "nvfp4": (16, 9)}
 """Numbers that are stored in a block, and its bytes, constants and all: the types of GGUF files (ggml-common.h), and two of
 the Open Compute Project's and of Nvidia's."""
 

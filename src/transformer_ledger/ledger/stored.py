@@ -184,7 +184,12 @@ def _maps(spec: ModelSpec, only_experts: bool) -> Iterator[tuple[str, Tensor]]:
     """(path, tensor) of every map that a method quantises, layer by layer."""
     kinds = {
         layer: [
-            (tensor, f"mlp.experts.0.{MODULES[tensor.component].removeprefix('mlp.')}" if tensor.k else MODULES[tensor.component])
+            (
+                tensor,
+                f"mlp.experts.0.{MODULES[tensor.component].removeprefix('mlp.')}"
+                if tensor.k
+                else MODULES[tensor.component],
+            )
             for tensor in tensors(replace(spec, layers=((1, layer),)))
             if tensor.component in MODULES and not tensor.bias and (tensor.k or not only_experts)
         ]
@@ -195,27 +200,41 @@ def _maps(spec: ModelSpec, only_experts: bool) -> Iterator[tuple[str, Tensor]]:
             yield f"model.layers.{index}.{module}", tensor
 
 
+def file_type(config: Mapping[str, Any], notes: list[str]) -> str:
+    """The type of the tensors that are not quantised, as we call it; the usual one, noted, where the file names none."""
+    inner = config.get("text_config") or {}
+    named = next((part[key] for part in (inner, config) for key in ("dtype", "torch_dtype") if part.get(key)), None)
+    if named is None:
+        notes.append(f"torch_dtype: not in the file, taken as {USUAL}")
+        return USUAL
+    dtype = TYPES.get(str(named).removeprefix("torch."))
+    if dtype is None:
+        raise ModelError("torch_dtype", f"{named!r}; known: {', '.join(TYPES)}")
+    return dtype
+
+
+def quantization(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's `quantization_config`; empty where it has none."""
+    given = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config") or {}
+    if not isinstance(given, dict):
+        raise ModelError("quantization_config", f"{given!r} is not a mapping")
+    return given
+
+
 def stored(spec: ModelSpec, config: Mapping[str, Any], notes: list[str]) -> Stored:
     """What the weights take as the file stores them. `config` is the whole config.json.
 
     Raises ModelError where the file's own account of it cannot be followed.
     """
-    inner = config.get("text_config") or {}
-    given = config.get("quantization_config") or inner.get("quantization_config")
-    named = next((part[key] for part in (inner, config) for key in ("dtype", "torch_dtype") if part.get(key)), None)
-    if named is None:
-        notes.append(f"torch_dtype: not in the file, taken as {USUAL}")
-    elif str(named).removeprefix("torch.") not in TYPES:
-        raise ModelError("torch_dtype", f"{named!r}; known: {', '.join(TYPES)}")
-    dtype = USUAL if named is None else TYPES[str(named).removeprefix("torch.")]
+    dtype, given = file_type(config, notes), quantization(config)
     total, each = sum(tensor.parameters for tensor in tensors(spec)), bytes_per_number(dtype)
     if not given:
         return Stored(dtype, {dtype: whole(total * each)})
-    if not isinstance(given, dict):
-        raise ModelError("quantization_config", f"{given!r} is not a mapping")
     method = _method(given)
     if method not in METHODS:
-        notes.append(f"quantization_config: {method} is not known here, bytes are those of {dtype}; known: {', '.join(METHODS)}")
+        notes.append(
+            f"quantization_config: {method} is not known here, bytes are those of {dtype}; known: {', '.join(METHODS)}"
+        )
         return Stored(dtype, {dtype: whole(total * each)})
     sizes, patterns = METHODS[method](given, dtype), _left_out(given)
     parts: Counter[str] = Counter()
