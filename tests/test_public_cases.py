@@ -102,7 +102,7 @@ LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "nu
         ({"architectures": ["MistralForCausalLM"]}, "architectures", "'MistralForCausalLM' is no class of llama"),
         ({"architectures": "LlamaForCausalLM"}, "architectures", "not a list of one name"),
         ({"is_encoder_decoder": True}, "is_encoder_decoder", "an encoder and a decoder"),
-        ({"rope_scaling": {"type": "yarn", "factor": "4"}}, "factor", "not a positive number"),
+        ({"rope_scaling": {"type": "yarn", "factor": "4"}}, "factor", "is not a number"),
     ],
 )
 def test_a_file_that_is_another_model_is_refused(keys, key, message):
