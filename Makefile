@@ -47,11 +47,11 @@ $(VENV)/bin/python:
 
 # A stamp is newer than pyproject.toml while the environment holds its pins, so a second make installs nothing.
 $(VENV)/results.stamp: pyproject.toml | $(VENV)/bin/python
-	pip install --quiet --disable-pip-version-check --editable .
+	pip install --quiet --disable-pip-version-check --editable '.[pipeline]'
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
-	pip install --quiet --disable-pip-version-check --editable '.[test]'
+	pip install --quiet --disable-pip-version-check --editable '.[pipeline,test]'
 	@touch $@ $(VENV)/results.stamp
 
 dictionary: $(VENV)/results.stamp

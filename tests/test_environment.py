@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,8 +15,8 @@ CONDA = {"matplotlib-base": "matplotlib", "pytorch": "torch", "snakemake-minimal
 
 
 def pins():
-    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return dict(line.split("==") for line in lines)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return dict(line.split("==") for line in project["dependencies"] + project["optional-dependencies"]["pipeline"])
 
 
 def test_environment_yml_holds_the_same_pins():
@@ -33,3 +35,18 @@ def test_every_pin_is_exact_and_installed():
 def test_no_lock_file_and_no_address():
     assert not [name for name in ("uv.lock", "pixi.lock", "package-lock.json", "yarn.lock") if (ROOT / name).exists()]
     assert "://" not in (ROOT / "environment.yml").read_text()
+
+
+def test_a_closed_form_imports_no_more_than_the_core():
+    code = (
+        "import sys\n"
+        "for name in PIPELINE: sys.modules[name] = None\n"
+        "from transformer_ledger.__main__ import main\n"
+        "sys.exit(main(['size', 'resources/models/gpt2.json', 'resources/models/gpt-oss-20b.json']))"
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core = {line.split("==")[0] for line in project["dependencies"]}
+    names = {"yaml" if name == "pyyaml" else name for name in set(pins()) - core}
+    command = [sys.executable, "-c", f"PIPELINE = {sorted(names)}\n{code}"]
+    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
