@@ -8,6 +8,7 @@ It comes from the `architecture:` keys of the config (`from_architecture`) or fr
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,28 +166,45 @@ def from_architecture(name: str, keys: dict[str, Any]) -> ModelSpec:
 
     Raises ModelError where two keys contradict each other (divisibility, top-k above the experts, odd rotary width).
     """
+    for key, broken, message in contradictions(keys):
+        if broken:
+            raise ModelError(key, message.format(**_sizes(keys)))
+    return described(name, keys)
+
+
+BIASES = ("query", "key", "value", "output", "feedforward", "norm", "head")
+
+
+def _sizes(keys: Mapping[str, Any]) -> dict[str, Any]:
     d, h = keys["d_model"], keys["heads"]
-    h_kv = keys.get("kv_heads") or h
     head_dim = keys.get("head_dim")
-    if head_dim is None:
-        if d % h:
-            raise ModelError("heads", f"{h} does not divide d_model {d}; give head_dim or a divisor of d_model")
-        head_dim = d // h
-    if h % h_kv:
-        raise ModelError("kv_heads", f"{h_kv} does not divide heads {h}; allowed: the divisors of {h}")
-    if keys["positions"] == "rope" and head_dim % 2:
-        raise ModelError("head_dim", f"{head_dim} is odd; rotary positions pair the components, so it must be even")
-    bias = {"query": False, "key": False, "value": False, "output": False, "feedforward": False, "norm": False}
-    bias |= {"head": False} | keys.get("biases", {})
-    if bias["norm"] and keys["norm"] == "rmsnorm":
-        raise ModelError("biases.norm", "true with norm rmsnorm; an RMSNorm has no bias, use norm: layernorm")
-    if keys.get("tied_head") and bias["head"]:
-        raise ModelError("biases.head", "true with tied_head true; a tied head has no tensor of its own")
+    experts = {"count": 0, "per_token": 0} | (keys.get("experts") or {})
+    return {"d": d, "h": h, "h_kv": keys.get("kv_heads") or h, "d_h": d // h if head_dim is None else head_dim, **experts}
+
+
+def contradictions(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Key, whether it contradicts another (an array where the keys are arrays), and the message about sizes."""
+    sizes, bias = _sizes(keys), keys.get("biases", {})
+    d, h = sizes["d"], sizes["h"]
+    rotated, no_bias = keys["positions"] == "rope", keys["norm"] == "rmsnorm"
+    if keys.get("head_dim") is None:
+        yield "heads", d % h != 0, "{h} does not divide d_model {d}; give head_dim or a divisor of d_model"
+    yield "kv_heads", h % sizes["h_kv"] != 0, "{h_kv} does not divide heads {h}; allowed: the divisors of {h}"
+    odd = "{d_h} is odd; rotary positions pair the components, so it must be even"
+    yield "head_dim", rotated & (sizes["d_h"] % 2 != 0), odd
+    norm = "true with norm rmsnorm; an RMSNorm has no bias, use norm: layernorm"
+    yield "biases.norm", bool(bias.get("norm") and no_bias), norm
+    head = "true with tied_head true; a tied head has no tensor of its own"
+    yield "biases.head", bool(keys.get("tied_head") and bias.get("head")), head
+    top = "{per_token} is above experts.count {count}; at most that many"
+    yield "experts.per_token", sizes["per_token"] > sizes["count"], top
+
+
+def described(name: str, keys: Mapping[str, Any]) -> ModelSpec:
+    """The same where nothing contradicts, for single sizes as for whole arrays or intervals of them."""
+    d, h, h_kv, head_dim, *_ = _sizes(keys).values()
+    bias = dict.fromkeys(BIASES, False) | keys.get("biases", {})
     experts = keys.get("experts") or {"count": 0, "per_token": 0}
-    if experts["per_token"] > experts["count"]:
-        raise ModelError(
-            "experts.per_token", f"{experts['per_token']} is above experts.count {experts['count']}; at most that many"
-        )
     layer = Layer(
         Attention(h, h_kv, head_dim, bias["query"], bias["key"], bias["value"], bias["output"], keys.get("window")),
         Feedforward(

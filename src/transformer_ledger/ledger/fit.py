@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from transformer_ledger.formulas.shim import ceiling_quotient
 from transformer_ledger.formulas.training_state import per_parameter
 from transformer_ledger.ledger import search, training_state
 from transformer_ledger.ledger.counted import DERIVED, NOTHING, Executed, Rows
 from transformer_ledger.ledger.kv_cache import cache_bytes
 from transformer_ledger.ledger.parameters import totals
-from transformer_ledger.ledger.storage import bytes_per_number, whole
+from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.model import ModelSpec
 
 FULLY_SHARDED = 3  # ZeRO stage of a recipe that names none
@@ -29,12 +30,13 @@ def available(device: Mapping[str, Any]) -> int:
     return int(device["memory_bytes"] * (1 - Fraction(str(device["reserve"]))))
 
 
-def weight_bytes(spec: ModelSpec, dtype: str) -> int:
-    """Bytes of one copy of the weights.
+def weight_bytes(spec: ModelSpec, dtype: str) -> Any:
+    """Bytes of one copy of the weights, the last byte begun counting whole.
 
     # ASSUME every tensor is stored in the one type, norms and embeddings too, and nothing is kept beside it.
     """
-    return whole(per_parameter(totals(spec)[0], bytes_per_number(dtype)))
+    b = bytes_per_number(dtype)
+    return ceiling_quotient(per_parameter(totals(spec)[0], b.numerator), b.denominator)
 
 
 def longest_context(spec: ModelSpec, room: int, dtype: str, policy: str) -> int:

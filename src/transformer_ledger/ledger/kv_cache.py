@@ -11,14 +11,14 @@ a shift of 16 bits for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.formulas import kv_cache as formulas
+from transformer_ledger.formulas.shim import quotient
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import joined
-from transformer_ledger.ledger.storage import row_bytes
+from transformer_ledger.ledger.storage import BITS, row_bytes
 from transformer_ledger.model import Attention, ModelSpec
 
 POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "static": "transformers"}
@@ -47,25 +47,29 @@ def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]
     return formulas.windowed_between_steps if policy == "dynamic" else formulas.windowed, {"w": a.window, **heads}
 
 
-def _bytes_per_number(widths: tuple[int, int], dtype: str) -> Fraction:
-    """Bytes of one number where a position stores its keys and its values (or latent and rotated key) in a row each.
+def _sized(formula: Callable[..., Any], widths: tuple[Any, Any], dtype: str, **arguments: Any) -> Any:
+    """A formula's bytes where a position stores its keys and its values (or latent and rotated key) in a row each.
 
-    Each may have a type of its own: q8_0/q4_0.
+    Each may have a type of its own: q8_0/q4_0. Where numbers share bytes or constants, b is a row's bytes over its
+    numbers, and every formula is linear in b.
     """
+    if (bits := BITS.get(dtype, 1)) % 8 == 0:
+        return formula(b=bits // 8, **arguments)
     keys, _, values = dtype.partition("/")
-    return Fraction(row_bytes(widths[0], keys) + row_bytes(widths[1], values or keys), sum(widths))
+    stored = row_bytes(widths[0], keys) + row_bytes(widths[1], values or keys)
+    return quotient(formula(b=stored, **arguments), sum(widths))
 
 
-def _layer_bytes(a: Attention, B: int, T: int, dtype: str, policy: str) -> Fraction:
+def _layer_bytes(a: Attention, B: Any, T: Any, dtype: str, policy: str) -> Any:
     formula, arguments = layer(a, policy)
     kv = (a.heads if _repeated(a, policy) else a.kv_heads) * a.head_dim
     widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (kv, kv)
-    return Fraction(formula(B=B, T=T, b=_bytes_per_number(widths, dtype), **arguments))
+    return _sized(formula, widths, dtype, B=B, T=T, **arguments)
 
 
-def cache_bytes(spec: ModelSpec, B: int, T: int, dtype: str, policy: str) -> int:
+def cache_bytes(spec: ModelSpec, B: Any, T: Any, dtype: str, policy: str) -> Any:
     """Bytes of T positions of B sequences in all layers."""
-    return int(sum(count * _layer_bytes(kind.attention, B, T, dtype, policy) for count, kind in spec.kinds()))
+    return sum(count * _layer_bytes(kind.attention, B, T, dtype, policy) for count, kind in spec.kinds())
 
 
 def bytes_per_token(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
@@ -75,14 +79,13 @@ def bytes_per_token(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
 
 def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> int:
     """Bytes with a key/value head for every query head and no window."""
-    total = Fraction(0)
+    total = 0
     for count, kind in spec.kinds():
         a, h = kind.attention, kind.attention.heads
         d_h = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
         d_v = a.latent.value_dim if a.latent else a.head_dim
-        b = _bytes_per_number((h * d_h, h * d_v), dtype)
-        total += count * formulas.multi_head(B=B, T=T, h=h, d_h=d_h, d_v=d_v, b=b)
-    return int(total)
+        total += count * _sized(formulas.multi_head, (h * d_h, h * d_v), dtype, B=B, T=T, h=h, d_h=d_h, d_v=d_v)
+    return total
 
 
 def _heads(spec: ModelSpec) -> tuple[int, int]:

@@ -129,12 +129,12 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
     d, d_e = spec.d_model, spec.embedding_width or spec.d_model
     projection = {"B": B, "T": T, "d_e": d_e, "d": d}
     found: list[tuple[_Part, int]] = []
-    if d_e != d:
+    if spec.embedding_width not in (0, d):
         found.append((("embedding_projection", formulas.embedding_projection, projection), 1))
     for count, layer in spec.kinds():
         found += [(part, count) for part in _attention(d, layer.attention, B, T, S, phase, convention)]
         found += [(part, count) for part in _feedforward(d, layer.feedforward, B, T)]
-    if d_e != d:
+    if spec.embedding_width not in (0, d):
         found.append((("head_projection", formulas.embedding_projection, projection), 1))
     if spec.head_width:
         found.append((("head", formulas.head, {"B": B, "T": T, "V": spec.head_width, "d": d_e}), 1))

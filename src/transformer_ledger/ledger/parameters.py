@@ -141,7 +141,7 @@ def tensors(spec: ModelSpec) -> list[Tensor]:
         add(iter([("position_embedding", (C, d), False, formulas.position_embedding, arguments)]), 1)
     if spec.embedding_norm:
         add(_norms(d, "embedding_norm", spec), 1)
-    if d_e != d:
+    if spec.embedding_width not in (0, d):
         arguments = {"d_e": d_e, "d": d}
         add(iter([("embedding_projection", (d, d_e), False, formulas.embedding_projection, arguments)]), 1)
         add(iter([("head_projection", (d_e, d), False, formulas.embedding_projection, arguments)]), 1)

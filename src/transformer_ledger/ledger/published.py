@@ -55,8 +55,8 @@ def _zero(stage: int) -> Any:
     recipe = {"weights": "fp16", "gradients": "fp16", "master_weights": "fp32", "optimizer": "adamw", "moments": "fp32"}
     held = {**recipe, "devices": 64, "zero_stage": stage}
     N = 7_500_000_000
-    sizes = {item: N * split(dtype)[0] for item, dtype in training_state.items(held).items() if item != "step"}
-    return sum(training_state.share(N, size, item, held) for item, size in sizes.items())
+    kept = {item: split(dtype)[0] for item, dtype in training_state.items(held).items() if item != "step"}
+    return sum(training_state.share(N, b, item, held) for item, b in kept.items())
 
 
 def _gpt_3(parameters: int, tokens: int, key: str) -> Any:

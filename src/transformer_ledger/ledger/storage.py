@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Any
+
+from transformer_ledger.formulas.shim import ceiling_quotient
 
 BITS = {"fp64": 64, "fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4, "int2": 2}
 GROUP_BYTES = 4  # a group of a quantised type keeps a scale and a shift of 16 bits each, or one scale in fp32
@@ -47,16 +50,16 @@ def bytes_per_number(dtype: str) -> Fraction:
     return size + (Fraction(GROUP_BYTES, group) if group else 0)
 
 
-def row_bytes(width: int, dtype: str) -> int:
+def row_bytes(width: Any, dtype: str) -> Any:
     """Bytes of `width` numbers stored side by side: whole bytes, and whole groups with their constants."""
     if dtype in BLOCKS:
         numbers, block = BLOCKS[dtype]
         return -(-width // numbers) * block
     size, group = split(dtype)
     if not group:
-        return whole(width * size)
-    groups = -(-width // group)
-    return whole(groups * group * size) + groups * GROUP_BYTES
+        return ceiling_quotient(width * size.numerator, size.denominator)
+    groups = ceiling_quotient(width, group)
+    return ceiling_quotient(groups * group * size.numerator, size.denominator) + groups * GROUP_BYTES
 
 
 def whole(size: int | Fraction) -> int:

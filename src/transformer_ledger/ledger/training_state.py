@@ -6,14 +6,15 @@ Activations, batches, work space and the allocator's reserve are not in it, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.formulas import training_state as formulas
+from transformer_ledger.formulas.shim import ceiling_quotient
 from transformer_ledger.ledger.counted import Executed, Rows
-from transformer_ledger.ledger.parameters import tensors
-from transformer_ledger.ledger.storage import split, whole
+from transformer_ledger.ledger.parameters import Tensor, tensors
+from transformer_ledger.ledger.storage import split
 from transformer_ledger.model import ModelSpec
 
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
@@ -42,19 +43,43 @@ def items(recipe: Mapping[str, Any]) -> dict[str, str]:
     return held
 
 
-def numbers(shape: tuple[int, ...], item: str, optimizer: str) -> int:
+def numbers(shape: tuple[Any, ...], item: str, optimizer: str) -> Any:
     """How many numbers an item holds for one tensor; Adafactor keeps the rows' and the columns' means of a matrix."""
     if item == "step":
         return 1
     if optimizer == "adafactor" and item == "second_moment" and len(shape) > 1:
-        return int(formulas.factored(math.prod(shape[:-2]), *shape[-2:]))
+        return formulas.factored(math.prod(shape[:-2]), *shape[-2:])
     return math.prod(shape)
 
 
-def share(N: int, size: Fraction | int, item: str, recipe: Mapping[str, Any]) -> Fraction | int:
-    """Bytes of an item of N numbers, `size` bytes in all, on the device that holds most of it."""
-    divided = recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1)
-    return formulas.sharded(N, recipe.get("devices", 1), Fraction(size, N)) if divided else size
+def _divided(item: str, recipe: Mapping[str, Any]) -> bool:
+    return bool(recipe.get("zero_stage", 0) >= SHARDED_FROM.get(item, 1))
+
+
+def share(N: Any, b: Any, item: str, recipe: Mapping[str, Any]) -> Any:
+    """Bytes of N numbers of b bytes on the device that holds most of them."""
+    devices = recipe.get("devices", 1)
+    return formulas.sharded(N, devices, b) if _divided(item, recipe) else formulas.per_parameter(N, b)
+
+
+def item_bytes(every: Sequence[Tensor], item: str, dtype: str, recipe: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Bytes of an item of a recipe, and those of it on the device that holds most of it."""
+    kept = [(t.copies, numbers(t.shape, item, recipe["optimizer"])) for t in every]
+    N = sum(copies * count for copies, count in kept)
+    b, group = split(dtype)
+    assert b.denominator == 1, "no state is kept in half bytes"
+    if group:  # groups do not reach over the end of a tensor; the scales go with the numbers, so each takes size / N
+        size = formulas.quantised(N, b.numerator, sum(copies * ceiling_quotient(count, group) for copies, count in kept))
+        return size, ceiling_quotient(share(N, size, item, recipe), N) if _divided(item, recipe) else size
+    size = (formulas.per_tensor if item == "step" else formulas.per_parameter)(N, b.numerator)
+    return size, share(N, b.numerator, item, recipe)
+
+
+def totals(spec: ModelSpec, recipe: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Bytes of a recipe's whole state, and on the device that holds most of it."""
+    every = tensors(spec)
+    sizes = [item_bytes(every, item, dtype, recipe) for item, dtype in items(recipe).items()]
+    return sum(size for size, _ in sizes), sum(fullest for _, fullest in sizes)
 
 
 def compute(
@@ -71,16 +96,8 @@ def compute(
         executed = Executed((execution or {}).get(name, []))
         for recipe, held in recipes.items():
             for item, dtype in items(held).items():
-                kept = [(t.copies, numbers(t.shape, item, held["optimizer"])) for t in every]
-                N = sum(copies * count for copies, count in kept)
-                b, group = split(dtype)
-                if group:  # groups do not reach over the end of a tensor
-                    n = sum(copies * -(-count // group) for copies, count in kept)
-                    size = formulas.quantised(N, b, n)
-                else:
-                    size = formulas.per_tensor(N, b) if item == "step" else formulas.per_parameter(N, b)
-                fullest = whole(share(N, size, item, held))
-                met = executed.met(whole(size), "state_bytes", "", recipe, item, dtype)
+                size, fullest = item_bytes(every, item, dtype, held)
+                met = executed.met(size, "state_bytes", "", recipe, item, dtype)
                 divided = executed.met(fullest, "state_bytes_per_device", "", recipe, item, dtype)
                 each = None
                 if met["executed"] is not None:
@@ -92,7 +109,7 @@ def compute(
                         "item": item,
                         "dtype": dtype,
                         "bytes_per_parameter": float(Fraction(size, parameters)),
-                        "bytes": whole(size),
+                        "bytes": size,
                         "devices": held.get("devices", 1),
                         "bytes_per_device": fullest,
                         "executed_bytes": met["executed"],
