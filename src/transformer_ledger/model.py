@@ -179,7 +179,13 @@ def _sizes(keys: Mapping[str, Any]) -> dict[str, Any]:
     d, h = keys["d_model"], keys["heads"]
     head_dim = keys.get("head_dim")
     experts = {"count": 0, "per_token": 0} | (keys.get("experts") or {})
-    return {"d": d, "h": h, "h_kv": keys.get("kv_heads") or h, "d_h": d // h if head_dim is None else head_dim, **experts}
+    return {
+        "d": d,
+        "h": h,
+        "h_kv": h if keys.get("kv_heads") is None else keys["kv_heads"],
+        "d_h": d // h if head_dim is None else head_dim,
+        **experts,
+    }
 
 
 def contradictions(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:

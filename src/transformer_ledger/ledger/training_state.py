@@ -69,7 +69,9 @@ def item_bytes(every: Sequence[Tensor], item: str, dtype: str, recipe: Mapping[s
     b, group = split(dtype)
     assert b.denominator == 1, "no state is kept in half bytes"
     if group:  # groups do not reach over the end of a tensor; the scales go with the numbers, so each takes size / N
-        size = formulas.quantised(N, b.numerator, sum(copies * ceiling_quotient(count, group) for copies, count in kept))
+        size = formulas.quantised(
+            N, b.numerator, sum(copies * ceiling_quotient(count, group) for copies, count in kept)
+        )
         return size, ceiling_quotient(share(N, size, item, recipe), N) if _divided(item, recipe) else size
     size = (formulas.per_tensor if item == "step" else formulas.per_parameter)(N, b.numerator)
     return size, share(N, b.numerator, item, recipe)

@@ -1,0 +1,170 @@
+"""Sweeps: arrays through the ledgers' own functions give the ledgers' rows, at the edges of int64 too."""
+
+import json
+import operator
+
+import numpy as np
+import pytest
+
+from transformer_ledger.formulas import shim
+from transformer_ledger.formulas.arrays import Values, checked
+from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
+from transformer_ledger.model import ModelError, contradictions, from_architecture
+from transformer_ledger.sweep.totals import totals
+
+RECIPES = {
+    "master": {
+        "weights": "bf16",
+        "gradients": "bf16",
+        "optimizer": "adamw",
+        "master_weights": "fp32",
+        "moments": "fp32",
+    },
+    "8bit": {"weights": "bf16", "gradients": "bf16", "optimizer": "adamw", "moments": "int8-g256"},
+    "adafactor": {"weights": "fp32", "gradients": "fp32", "optimizer": "adafactor", "moments": "fp32"},
+}
+RECIPES |= {
+    f"{name}-zero{stage}": {**RECIPES[name], "zero_stage": stage} for name in ("master", "8bit") for stage in (1, 3)
+}
+SIZES = ("layers", "d_model", "heads", "kv_heads", "head_dim", "d_ff", "vocabulary", "context", "window")
+
+
+def drawn(rng, most: int) -> tuple[dict, dict, str, str, str]:
+    """Architecture keys with arrays of sizes, workload arrays, dtypes and a recipe; any of them may be left out."""
+    n = 12
+    keys = {name: rng.integers(1, most, n).reshape(-1, 1, 1, 1) for name in SIZES}
+    keys["heads"] = keys["kv_heads"] * rng.integers(1, 5, n).reshape(-1, 1, 1, 1)
+    keys["head_dim"] = 2 * keys["head_dim"]
+    for name in ("kv_heads", "window"):
+        if rng.integers(2):
+            del keys[name]
+    if rng.integers(2):
+        count = rng.integers(2, 9, n).reshape(-1, 1, 1, 1)
+        shared = rng.integers(0, 2) * rng.integers(1, most, n).reshape(-1, 1, 1, 1)
+        keys["experts"] = {"count": count, "per_token": count - 1, "shared_width": shared}
+    keys["positions"] = str(rng.choice(["learned", "rope", "none"]))
+    keys["norm"], keys["feedforward"] = str(rng.choice(["layernorm", "rmsnorm"])), str(rng.choice(["gelu", "gated"]))
+    keys["tied_head"] = bool(rng.integers(2))
+    names = ("query", "key", "value", "output", "feedforward", "norm", "head")
+    keys["biases"] = {name: bool(rng.integers(2)) for name in names}
+    keys["biases"]["norm"] &= keys["norm"] == "layernorm"
+    keys["biases"]["head"] &= not keys["tied_head"]
+    load = {"batch": rng.integers(1, most, (1, 3, 1, 1)), "context": rng.integers(1, most, (1, 1, 4, 1))}
+    load["devices"] = rng.integers(1, 9, (1, 1, 1, 2))
+    choices = (["bf16", "int4-g64", "q4_0"], ["bf16", "fp8", "int4", "int4-g64", "q8_0/q4_0"], list(RECIPES))
+    return keys, load, *(str(rng.choice(choice)) for choice in choices)
+
+
+def at(value, place):
+    """The one configuration at a place of the grid."""
+    if isinstance(value, dict):
+        return {name: at(inner, place) for name, inner in value.items()}
+    if not isinstance(value, np.ndarray):
+        return value
+    return int(value[tuple(min(i, size - 1) for i, size in zip(place, value.shape, strict=True))])
+
+
+def ledger(keys, batch, context, dtype, cache, recipe, devices):
+    """The same totals from the ledgers' rows, which know of no array."""
+    model = {"m": json.loads(json.dumps(from_architecture("m", keys).to_json()))}
+    model["m"]["context"] = max(context, keys["context"])
+    held = {**RECIPES[recipe], "devices": devices}
+    load = {"w": {"batch": batch, "context": context}}
+    sizes = parameters.compute(model)
+    work = matmul.compute(model, load)
+    state = training_state.compute(model, {"r": held})
+    (kept,) = [row for row in kv_cache.compute(model, load, [cache]) if row["policy"] == "needed"]
+    weights = sum(row["parameters"] for row in sizes) * fit.bytes_per_number(dtype)
+    found = {"parameters": sum(row["parameters"] for row in sizes)}
+    found["active_parameters"] = sum(row["active_parameters"] for row in sizes)
+    found["weight_bytes"] = -(-weights.numerator // weights.denominator)
+    found["cache_bytes"] = kept["bytes"]
+    found["inference_bytes"] = found["weight_bytes"] + kept["bytes"]
+    for phase, name in (("prefill", "prefill"), ("decode", "decode"), ("train", "training")):
+        of = [row["flops"] for row in work if (row["phase"], row["convention"]) == (phase, "full")]
+        found[f"{name}_flops"] = sum(of)
+    found["state_bytes"] = sum(row["bytes"] for row in state)
+    found["state_bytes_per_device"] = sum(row["bytes_per_device"] for row in state)
+    return found
+
+
+# Sizes of some models, of models whose FLOPs pass 2⁶³ in some rows, and of such that parameters do.
+@pytest.mark.parametrize(("most", "exact"), [(30, {False}), (300, {False, True}), (2**20, {True})])
+def test_a_row_of_a_sweep_is_the_ledger_of_its_model(most, exact):
+    rng, seen, passed = np.random.default_rng(most), set(), 0
+    for _ in range(25):
+        keys, load, dtype, cache, recipe = drawn(rng, most)
+        table = checked(
+            lambda a, w, d=dtype, c=cache, r=recipe: totals(
+                a, w["batch"], w["context"], d, c, RECIPES[r], w["devices"]
+            ),
+            keys,
+            load,
+        )
+        seen |= {column.dtype == object for column in table.values()}
+        for _ in range(4):
+            place = [int(rng.integers(n)) for n in (12, 3, 4, 2)]
+            one, w = at(keys, place), at(load, place)
+            expected = ledger(one, w["batch"], w["context"], dtype, cache, recipe, w["devices"])
+            passed += max(expected.values()) >= shim.LIMIT
+            assert {name: at(np.asarray(column), place) for name, column in table.items()} == expected
+    assert seen == exact
+    assert passed or most < 2**20, "no total passed int64"
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_int64_up_to_its_last_number_and_no_further(least):
+    """N·b just below 2⁶³ stays int64; one more goes by Python ints, and is right."""
+    vocabulary = np.array([1, 2**61 - 1 + least])
+    found = checked(lambda V: V * 4 + 3, vocabulary)
+    assert found.dtype == (object if least else np.int64)
+    assert [int(n) for n in found] == [7, 4 * (2**61 - 1 + least) + 3]
+
+
+def test_an_unchecked_table_would_wrap():
+    """The control: what the bound is for."""
+    wide = np.array([2**40])
+    with np.errstate(over="ignore"):
+        assert int((wide.view(Values) * wide * 4)[0]) != 2**82
+    assert int(checked(lambda d: d * d * 4, wide)[0]) == 2**82
+
+
+def test_intervals_hold_what_integers_give():
+    rng = np.random.default_rng(1)
+    operations = [operator.add, operator.sub, operator.mul, operator.floordiv, shim.minimum, shim.ceiling_quotient]
+    for _ in range(2000):
+        low, other = (int(n) for n in rng.integers(-50, 50, 2))
+        a, b = shim.Interval(low, low + int(rng.integers(20))), shim.Interval(other, other + int(rng.integers(20)))
+        x, y = int(rng.integers(a.low, a.high + 1)), int(rng.integers(b.low, b.high + 1))
+        for operation in operations:
+            if b.low > 0 or operation not in (operator.floordiv, shim.ceiling_quotient):
+                bound = operation(a, b)
+                assert bound.low <= operation(x, y) <= bound.high, (operation, a.low, a.high, b.low, b.high)
+        assert (a**2).low <= x**2 <= (a**2).high
+        assert (-a).low <= -x <= (-a).high
+        assert (3 - a).low <= 3 - x <= (3 - a).high
+        assert (3 * a).high >= 3 * x
+
+
+def test_a_size_that_is_zero_in_some_rows_only_is_refused():
+    """A branch of a ledger cannot be taken for half an array."""
+    for some in (shim.Interval(0, 3), np.array([0, 3]).view(Values)):
+        with pytest.raises(ValueError, match="some are 0"):
+            bool(some)
+
+
+def test_contradictions_of_arrays_are_those_of_each():
+    keys = {"d_model": np.array([8, 9, 8, 8]), "heads": np.array([4, 2, 4, 8]), "kv_heads": np.array([2, 2, 3, 8])}
+    rest = {"layers": 1, "d_ff": 4, "vocabulary": 5, "context": 6, "norm": "rmsnorm", "feedforward": "gelu"}
+    rest["positions"] = "rope"
+    broken = np.zeros(4, bool)
+    for _, wrong, _ in contradictions({**rest, **keys}):
+        broken |= wrong
+    for i, wrong in enumerate(broken):
+        one = {**rest, **{name: int(values[i]) for name, values in keys.items()}}
+        if wrong:
+            with pytest.raises(ModelError):
+                from_architecture("m", one)
+        else:
+            from_architecture("m", one)
+    assert broken.tolist() == [False, True, True, True]
