@@ -36,6 +36,7 @@ def test_integers_past_float_and_int64_come_back_exact(tmp_path):
         ({"parameters": 1.0}, "parameters: 1.0 is not an integer"),
         ({"parameters": True}, "parameters: True is not an integer"),
         ({"flops_6nd": 1e21}, "is not an integer"),
+        ({"model": ("m",)}, "model: tuple is neither text nor a number"),
         ({"parametres": 1}, "no such column in ledger/training_compute: parametres"),
     ],
 )

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -549,6 +550,8 @@ def _value(value: Any, column: Column, path: str) -> Any:
         return float(value)
     if column.type == "bool":
         return bool(value)
+    if not isinstance(value, str | Number):  # another object's text may hold its address, which no two runs share
+        raise TableError(f"{path}: column {column.name}: {type(value).__name__} is neither text nor a number")
     return str(value)
 
 

@@ -1,6 +1,8 @@
 # One run at a time in a folder; a run that is stopped says in one line how to go on.
+import errno
 import fcntl
 import logging
+import shutil
 import signal
 
 import psutil
@@ -22,21 +24,28 @@ def stop(number, frame):
 
 def begin():
     """Keep other runs out, and be ready to be stopped."""
-    LOCK.append(open(".snakemake/run", "a"))
-    try:
-        fcntl.flock(LOCK[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.exit(f"another run is at work in {Path.cwd()}; wait until it has ended, or stop it")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    plan.store()
+    try:
+        LOCK.append(open(".snakemake/run", "a"))
+        fcntl.flock(LOCK[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        plan.store()
+        Path("results").mkdir(exist_ok=True)
+        if not os.access("results", os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "results")
+    except BlockingIOError:
+        sys.exit(f"another run is at work in {Path.cwd()}; wait until it has ended, or stop it")
+    except OSError as error:
+        sys.exit(f"{error.filename or Path.cwd()} cannot be written: {error.strerror}")
 
 
 def broken():
-    """What to do after a run that was stopped."""
+    """What to do after a run that was stopped, or that had no room for its logs."""
     if STOPPED:
         jobs = f"{workflow.scheduler.finished_jobs} of {len(workflow.dag)} jobs finished"
         print(f"stopped by {STOPPED[0]}: {jobs}; the same command goes on from there", file=sys.stderr)
+    elif shutil.disk_usage(".").free < 2**20:
+        print(f"the disk of {Path.cwd()} is full; make room, and the same command goes on", file=sys.stderr)
 
 
 def close(current):

@@ -12,6 +12,7 @@ from typing import Any
 from transformer_ledger import huggingface
 from transformer_ledger.evidence import Printed
 from transformer_ledger.ledger import conventions, training_compute, training_state
+from transformer_ledger.ledger.counted import PUBLISHED
 from transformer_ledger.ledger.storage import split
 from transformer_ledger.model import ModelSpec
 
@@ -65,7 +66,7 @@ def _gpt_3(parameters: int, tokens: int, key: str) -> Any:
 
 
 Entry = tuple[str, str, str, str, str, str, Callable[[], Any]]
-PUBLISHED: tuple[Entry, ...] = (
+FIGURES: tuple[Entry, ...] = (
     ("GPT-2", "parameters", "every tensor", "124439808", "parameter", "transformers’ GPT-2 checkpoint",
      lambda: _convention("GPT-2", "parameters", "every tensor")),
     ("GPT-2", "parameters", "without position table", "123.65e6", "parameter", NANO,
@@ -110,7 +111,7 @@ PUBLISHED: tuple[Entry, ...] = (
 def compute() -> list[dict[str, Any]]:
     """Rows of the table: one row a published figure."""
     rows = []
-    for subject, quantity, convention, figure, unit, source, ours in PUBLISHED:
+    for subject, quantity, convention, figure, unit, source, ours in FIGURES:
         value = ours()
         holds = Fraction(value) in Printed(figure).region
         rows.append(
