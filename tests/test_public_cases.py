@@ -10,11 +10,16 @@ from transformer_ledger import huggingface, size
 from transformer_ledger.ledger import kv_cache, matmul, parameters, stored
 from transformer_ledger.model import ModelError
 
-CONFIGS = Path(__file__).parent / "resources" / "configs"
+HERE = Path(__file__).parent
+CONFIGS = {
+    path.stem: path
+    for folder in (HERE / "resources/configs", HERE.parent / "resources/models/newer")
+    for path in sorted(folder.glob("*.json"))
+}
 
 
 def read(name):
-    return huggingface.read(name, huggingface.parsed((CONFIGS / f"{name}.json").read_text()))
+    return huggingface.read(name, huggingface.parsed(CONFIGS[name].read_text()))
 
 
 def cache(name, tokens, batch=1):
@@ -71,14 +76,14 @@ def test_scaled_positions_reach_the_length_that_the_file_says(name, reached, hel
 
 def test_past_its_own_length_a_model_is_sized_with_a_note(capsys):
     for tokens, held in ((10_000, 5_242_880_000), (4_196, 2_199_912_448)):
-        assert size.main([str(CONFIGS / "llama-2-7b.json"), "--context", str(tokens), "--json"]) == 0
+        assert size.main([str(CONFIGS["llama-2-7b"]), "--context", str(tokens), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["kv_cache"]["bytes"] == held
         assert (
             f"context: {tokens} is longer than the model's 4096; sized as asked, whatever the model makes of it"
             in (found["defaulted"])
         )
-    assert size.main([str(CONFIGS / "santacoder-original.json"), "--context", "4096"]) == 1
+    assert size.main([str(CONFIGS["santacoder-original"]), "--context", "4096"]) == 1
     assert "longer than the model's 2048; it learned that many positions" in capsys.readouterr().err
 
 
@@ -127,7 +132,7 @@ def test_every_key_of_a_file_is_used_or_named():
 def test_the_class_that_the_file_names_is_met(name):
     from transformer_ledger.executed import transformers_model
 
-    raw = json.loads((CONFIGS / f"{name}.json").read_text()) | {"hidden_size": 64, "intermediate_size": 48}
+    raw = json.loads(CONFIGS[name].read_text()) | {"hidden_size": 64, "intermediate_size": 48}
     raw |= {"vocab_size": 40, "num_hidden_layers": 2, "head_dim": 8}
     spec, _ = huggingface.read(name, raw)
     rows = size.executed(spec, raw, 2, 12, "bf16")
@@ -225,7 +230,7 @@ COUNTED = {
 
 def raw(name, **changes):
     """The file, with changes of its text part."""
-    held = huggingface.parsed((CONFIGS / f"{name}.json").read_text())
+    held = huggingface.parsed(CONFIGS[name].read_text())
     return held | ({"text_config": held["text_config"] | changes} if "text_config" in held else changes)
 
 
@@ -278,7 +283,7 @@ def test_every_figure_that_is_counted_says_so(tmp_path, capsys):
 
 
 def test_several_files_make_a_table_or_a_list(capsys, tmp_path):
-    paths = [str(CONFIGS / f"{name}.json") for name in ("phi-2", "gpt-j-6b")]
+    paths = [str(CONFIGS[name]) for name in ("phi-2", "gpt-j-6b")]
     assert size.main(paths) == 0
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines()[1:]] == ["model", "phi-2", "gpt-j-6b"]
@@ -290,3 +295,16 @@ def test_several_files_make_a_table_or_a_list(capsys, tmp_path):
     shown = capsys.readouterr()
     assert "none.json: No such file" in shown.err
     assert "gpt-j-6b" in shown.out
+
+
+def test_an_older_file_of_a_vision_model_gives_its_text_part():
+    text = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    text |= {"intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 64}
+    config = {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", **text}
+    config |= {"vision_config": {"hidden_size": 8}, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
+    spec, notes = huggingface.read("m", config)
+    assert spec == huggingface.read("m", {"model_type": "qwen2", **text})[0]
+    assert f"vision_config: {huggingface.TEXT_PART}" in notes
+    rows = size.executed(spec, config, 2, 12, "bf16")
+    assert rows
+    assert not [row for row in rows if row["difference"]]

@@ -205,6 +205,9 @@ def text_part(config: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         kind = inner.get("model_type") or f"{config.get('model_type')}_text"
         top = ("tie_word_embeddings", "architectures", "auto_map")
         found = {**inner, **{key: config[key] for key in top if key in config and key not in inner}, "model_type": kind}
+    elif config.get("vision_config"):  # older files of Qwen-VL have the text part's keys at their top
+        notes.append(f"vision_config: {TEXT_PART}")
+        del found["vision_config"]
     kind = found.get("model_type")
     if isinstance(kind, str) and kind in OTHER_NAMES:
         notes.append(f"model_type: {kind}, whose layers are those of {OTHER_NAMES[kind]}")

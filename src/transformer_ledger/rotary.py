@@ -575,6 +575,8 @@ ROTARY: dict[str, Rotary] = {
 
 OTHER_NAMES = {
     "kimi_k2": "deepseek_v3",
+    "qwen2_vl": "qwen2",
+    "qwen2_5_vl": "qwen2",
     "qwen2_vl_text": "qwen2",
     "qwen2_5_vl_text": "qwen2",
     "qwen3_vl_text": "qwen3",

@@ -18,7 +18,17 @@ from typing import Any
 
 from transformer_ledger import config, headers, huggingface, limits
 from transformer_ledger.formulas.training_compute import rule_flops
-from transformer_ledger.ledger import agreement, fit, kv_cache, matmul, parameters, storage, stored, training_state
+from transformer_ledger.ledger import (
+    agreement,
+    fit,
+    kv_cache,
+    layout,
+    matmul,
+    parameters,
+    storage,
+    stored,
+    training_state,
+)
 from transformer_ledger.model import ModelError, ModelSpec
 
 CONFIG = Path(__file__).resolve().parents[2] / "config.yaml"
@@ -318,6 +328,13 @@ def _cache_dtype(value: str) -> str:
     return parts[0] if len(set(parts)) == 1 else "/".join(parts)
 
 
+def _layout(value: str) -> layout.Layout:
+    try:
+        return layout.Layout.parse(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _positive(value: str) -> int:
     if not re.fullmatch("[1-9][0-9]{0,8}", value):
         raise argparse.ArgumentTypeError(f"{value[:40]!r} is not an integer from 1 to 999999999")
@@ -351,6 +368,11 @@ def _parser() -> argparse.ArgumentParser:
         default="bf16",
         help="of the cache: bf16, fp8, int8, int4-g64, q8_0 …, or of keys and of values: q8_0/q4_0 (default: bf16)",
     )
+    parser.add_argument(
+        "--layout",
+        type=_layout,
+        help="degrees of several devices, for the fullest: tensor=4,pipeline=2,expert=8,data=2",
+    )
     parser.add_argument("--json", action="store_true", help="JSON instead of lines: an object, of several files a list")
     parser.add_argument("--schema", action=_Schema, nargs=0, help="print the JSON Schema of that object, and end")
     parser.add_argument("--execute", action="store_true", help="run the model on the meta device and compare (seconds)")
@@ -378,12 +400,19 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     try:
         spec, notes = (own, []) if own else huggingface.read(name, raw)
     except huggingface.NoClosedForm as error:
+        if options.layout:
+            raise ModelError("layout", f"only models with a closed form are spread; {error}") from None
         reason, length = f"{error.key}: {error}", options.context or 4096
         return _ran(counted, name, raw, reason, batch, length, options, reason=reason)
     context = options.context or min(4096, spec.context)
     notes = [*notes, *beyond(spec, context)]
     spec = replace(spec, context=max(spec.context, context))
     found = sizes(spec, notes, batch, context, options.dtype or ("fp32" if own else None), cache, None if own else raw)
+    if options.layout:
+        weights = options.dtype or UNIFORM[0]
+        spread = layout.compute(spec, options.layout, batch, context, weights, cache, recipes())
+        found["fullest_device"] = spread
+        notes.append(f"layout: weights of the fullest device in {weights}, activations and work space not in it")
     if paths:
         kind = "" if own else huggingface.text_part(raw, [])["model_type"]
         found["checkpoint"] = headers.compared(spec, kind, raw, paths)

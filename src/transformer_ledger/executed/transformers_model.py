@@ -121,8 +121,8 @@ def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
 
 
 CLASSES = {"language": AutoModelForCausalLM, "none": AutoModel, "score": AutoModelForSequenceClassification}
-# Positions of these types scale their angles by the largest position seen, which on the meta device has no value.
-ASKS_FOR_VALUES = ("dynamic", "longrope", "su")
+# Positions that scale their angles by the largest one seen, which on the meta device has no value; and those of images.
+OTHER_POSITIONS = ("dynamic", "longrope", "su", "mrope")
 OFF_BY_NULL = (*huggingface.NULL_SAYS, "attn_logit_softcapping", "final_logit_softcapping")
 
 
@@ -140,7 +140,7 @@ def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype
         said.pop(name, None)
     for name in ("rope_scaling", "rope_parameters"):
         scaling = said.get(name) or {}
-        if scaling.get("rope_type", scaling.get("type")) in ASKS_FOR_VALUES:
+        if scaling.get("rope_type", scaling.get("type")) in OTHER_POSITIONS:
             said[name] = {key: scaling[key] for key in ("rope_theta", "partial_rotary_factor") if key in scaling}
             said[name]["rope_type"] = "default"
     padding = 0 if head == "score" else None
