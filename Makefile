@@ -1,7 +1,7 @@
 # make results   set up .venv and run the pipeline
 # make test      the same set-up with the test extra, the checks, then the whole suite
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
-# make test-faults   10,000 mutated files, each of which ends in a result or in one message (minutes)
+# make test-faults   mutated files, runs killed at random moments, the same bytes everywhere (an hour; docs/reliability.md)
 # make recipes   put the recipes of config.yaml into the package;  make families   write docs/families.md
 # make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
@@ -11,6 +11,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH
 
 FUZZED ?= 10000
+KILLS ?= 200
 
 .PHONY: results test test-faults check mutants bench clean dictionary recipes families
 
@@ -29,6 +30,8 @@ check: $(VENV)/test.stamp
 
 test-faults: $(VENV)/test.stamp
 	python tests/faults/fuzz.py $(FUZZED)
+	python tests/faults/kill.py $(KILLS)
+	python tests/faults/same.py
 
 mutants: $(VENV)/test.stamp
 	python tests/mutation.py

@@ -33,11 +33,19 @@ def copy_project(target: Path) -> Path:
     return target
 
 
-def snakemake(folder: Path, *arguments: str, cores: str | None = "2") -> subprocess.CompletedProcess:
-    """Run Snakemake in `folder` as a user would, its own package first on the path."""
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+OFFLINE = Path(__file__).parent / "faults" / "offline"
+
+
+def snakemake(
+    folder: Path, *arguments: str, cores: str | None = "2", limit: float = 600, **variables: str
+) -> subprocess.CompletedProcess:
+    """Run Snakemake in `folder` as a user would, its own package first on the path, and nobody to talk to.
+
+    It may take `limit` [s]; `variables` go into its environment.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(OFFLINE), **variables}
     command = [sys.executable, "-m", "snakemake", *(["--cores", cores] if cores else []), *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)
 
 
 @pytest.fixture(scope="session")

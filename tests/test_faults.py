@@ -2,11 +2,15 @@
 
 import importlib
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import OFFLINE
 from faults import fuzz
 
 from transformer_ledger import config, huggingface, size
@@ -233,3 +237,21 @@ def test_mutated_files_end_in_a_result_or_in_one_message(tmp_path):
     assert counts.keys() == {
         f"config.{kind}" for kind in ("json: message", "json: model", "yaml: config", "yaml: message")
     }
+
+
+def test_a_run_has_no_network():
+    """Every run that the tests start, and each of its jobs, is refused it: see conftest.snakemake."""
+    asks = "import socket; socket.create_connection(('127.0.0.1', 9))"
+    done = subprocess.run(
+        [sys.executable, "-c", asks], env={"PYTHONPATH": str(OFFLINE)}, capture_output=True, text=True
+    )
+    assert "PermissionError: asked for the network: socket.getaddrinfo" in done.stderr
+
+
+def test_nothing_that_is_read_can_run():
+    """Weights are safetensors, tables Parquet, settings JSON and YAML: no pickle, and no loader that makes objects."""
+    source = {path: path.read_text() for path in (ROOT / "src").rglob("*.py")}
+    unsafe = re.compile(
+        r"\bpickle\b|torch\.(load|save)\b|(?<![.\w])(eval|exec)\(|yaml\.(unsafe_|full_)?load\((?!.*Loader)|Unsafe|FullLoader"
+    )
+    assert {path.name: unsafe.search(text) for path, text in source.items() if unsafe.search(text)} == {}

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,22 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
         with pytest.raises(tables.TableError, match="cannot be written"):
             tables.write_bytes(path, "text")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["by", "file", "taken"]
+
+
+def test_where_there_is_no_room_nothing_is_left(tmp_path):
+    """As on a full disk: what is there stays, and what was begun goes."""
+    path = tmp_path / "claims.parquet"
+    tables.write(path, "claims", [], {})
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(tables.TableError, match=r"claims\.parquet: cannot be written \(.*File too large"):
+            tables.write(path, "claims", [], {})
+        with pytest.raises(tables.TableError, match=r"cannot be written \(File too large\)"):
+            tables.write_bytes(path, "text" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [before]
 
 
 def _spec_file(folder, module, text):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, snakemake
+from conftest import ROOT, copy_project, snakemake
 
 from transformer_ledger import tables
 
@@ -103,6 +103,29 @@ def test_a_folder_without_a_config_is_named(tmp_path):
     )
 
 
+def test_trouble_with_the_machine_is_one_line(tmp_path):
+    """No folder for results, no home for Snakemake's cache, a package that is not there."""
+    folder = tmp_path / "a folder’s $name"
+    folder.mkdir()
+    copy_project(folder)
+    (folder / "results").write_text("")
+    (tmp_path / "jsonschema.py").write_text("raise ModuleNotFoundError(\"No module named 'jsonschema'\")")
+    for variables, last in {
+        (): "results cannot be written: File exists",
+        (
+            "HOME",
+            "/proc/nobody",
+        ): "/proc/nobody/.cache/snakemake: No such file or directory; set XDG_CACHE_HOME to a folder",
+        ("PYTHONPATH", str(tmp_path)): "No module named 'jsonschema'; `make results` installs what is needed",
+    }.items():
+        done = snakemake(
+            folder, "results/experiment/rope_dot_product.parquet", **dict([variables] if variables else [])
+        )
+        assert done.returncode == 1
+        assert done.stderr.rstrip().splitlines()[-1].startswith(last)
+        assert "Traceback" not in done.stderr
+
+
 LONG = ("results/checkpoint/model.safetensors", "--config", "study={checkpoint: {programme: {steps: 1000000}}}")
 
 
@@ -183,8 +206,6 @@ def test_results_without_their_history_are_not_mixed(project):
 
 
 def test_two_clean_runs_are_the_same_bytes(finished, tmp_path):
-    from conftest import copy_project
-
     again = copy_project(tmp_path)
     assert snakemake(again, *MINIMAL).returncode == 0
     files = sorted(path.relative_to(finished) for path in (finished / "results").rglob("*") if path.is_file())
