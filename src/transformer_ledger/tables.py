@@ -534,25 +534,39 @@ def schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(column.name, TYPES[column.type]) for column in TABLES[table]])
 
 
-def _value(value: Any, column: Column, path: str) -> Any:
+def _value(value: Any, column: Column) -> Any:
+    """The value as its column holds it. Raises ValueError, saying what is wrong with it."""
     if value is None:
         return None
     if column.type in ("int64", "decimal128(38,0)"):
         if isinstance(value, (bool, float)) or int(value) != value:
-            raise TableError(f"{path}: column {column.name}: {value!r} is not an integer")
+            raise ValueError(f"{value!r} is not an integer")
         value = int(value)
         if column.type == "int64" and not -(2**63) <= value < 2**63:
-            raise TableError(f"{path}: column {column.name}: {value} does not fit int64")
+            raise ValueError(f"{value} does not fit int64")
         if column.type != "int64" and abs(value) >= 10**38:
-            raise TableError(f"{path}: column {column.name}: {value} does not fit decimal128(38,0)")
+            raise ValueError(f"{value} does not fit decimal128(38,0)")
         return value
     if column.type == "float64":
         return float(value)
     if column.type == "bool":
         return bool(value)
     if not isinstance(value, str | Number):  # another object's text may hold its address, which no two runs share
-        raise TableError(f"{path}: column {column.name}: {type(value).__name__} is neither text nor a number")
+        raise ValueError(f"{type(value).__name__} is neither text nor a number")
     return str(value)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], column: Column, path: Path) -> list[Any]:
+    """A column's values; TableError names the column and, by its first names, the row that cannot be written."""
+    made = []
+    for row in rows:
+        try:
+            made.append(_value(row.get(column.name), column))
+        except ValueError as error:
+            names = [f"{name} {value}" for name, value in row.items() if value and isinstance(value, str)][:3]
+            where = f" ({', '.join(names)})" if names else ""
+            raise TableError(f"{path}: column {column.name}: {error}{where}") from None
+    return made
 
 
 def _array(values: list[Any], column: Column) -> pa.Array:
@@ -599,7 +613,7 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
     unknown = {key for row in rows for key in row} - {column.name for column in columns}
     if unknown:
         raise TableError(f"{path}: no such column in {table}: {', '.join(sorted(unknown))}")
-    arrays = [_array([_value(row.get(column.name), column, str(path)) for row in rows], column) for column in columns]
+    arrays = [_array(_values(rows, column, path), column) for column in columns]
     text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     full = pa.Table.from_arrays(arrays, schema=schema(table).with_metadata({METADATA_KEY: text.encode()}))
     with _at_one_stroke(path) as partial:
