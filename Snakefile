@@ -11,6 +11,7 @@ include: "workflow/rules/ledger.smk"
 include: "workflow/rules/verification.smk"
 include: "workflow/rules/experiment.smk"
 include: "workflow/rules/study.smk"
+include: "workflow/rules/sweep.smk"
 include: "workflow/rules/report.smk"
 
 

@@ -23,6 +23,7 @@ SMALL = {
 }
 LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement"]  # read every model
 UNEXECUTED = ["fit", "conventions"]  # know every model, and read no execution
+SWEEP = {"sweep/decoders/0000", "answers/decoders"}
 TAIL = {"provenance", "summary"}
 PAGE = {"report"} | TAIL
 CLAIMS = {"claims"} | PAGE
@@ -244,6 +245,11 @@ EDITS = {
     ),
     "a study that nothing reads": (put("study", "attention", "seed", value=1), {"study/attention"} | PAGE),
     "a device": (put("devices", "h100-80gb", "reserve", value=0.2), ledgers("fit") | PAGE),
+    "a sweep's sizes": (put("sweeps", "decoders", "batch", value=[1, 3]), SWEEP | PAGE),
+    "what a sweep is asked": (
+        put("sweeps", "decoders", "map", "value", value="cache_bytes"),
+        SWEEP - {"sweep/decoders/0000"} | PAGE,
+    ),
     "the page's setting": (put("report", "whatif", "model", value="modern"), PAGE),
     # nothing
     "the time limit": (put("execution", "time_limit", value=601), set()),
@@ -257,6 +263,7 @@ EDITS = {
         code("formulas/kv_cache"),
         ledgers("kv_cache", "fit", "conventions", "agreement")
         | {"verification/grouped_query", "verification/training_state", "study/extension"}
+        | SWEEP
         | CLAIMS,
     ),
     "a ledger": (code("ledger/training_compute"), ledgers("training_compute") | PAGE),

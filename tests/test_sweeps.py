@@ -1,15 +1,20 @@
-"""Sweeps: arrays through the ledgers' own functions give the ledgers' rows, at the edges of int64 too."""
+"""Sweeps: arrays through the ledgers' own functions give the ledgers' rows, at the edges of int64 too; what they answer."""
 
+import itertools
 import json
+import math
 import operator
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from transformer_ledger import config, tables
 from transformer_ledger.formulas import shim
 from transformer_ledger.formulas.arrays import Values, checked
 from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelError, contradictions, from_architecture
+from transformer_ledger.sweep import answers, grid, shard
 from transformer_ledger.sweep.totals import totals
 
 RECIPES = {
@@ -168,3 +173,164 @@ def test_contradictions_of_arrays_are_those_of_each():
         else:
             from_architecture("m", one)
     assert broken.tolist() == [False, True, True, True]
+
+
+SWEEP = {
+    "models": ["tiny"],
+    "architecture": {
+        "layers": [1, 3],
+        "d_model": [8],
+        "heads": [2, 4, 3],
+        "kv_heads": [2, 4],
+        "d_ff": [16],
+        "vocabulary": [50],
+        "context": [32],
+        "positions": ["rope"],
+        "norm": ["rmsnorm"],
+        "feedforward": ["gated", "gelu"],
+        "tied_head": [True],
+        "experts": {"count": [4], "per_token": [1, 8], "shared_width": [0, 5]},
+    },
+    "batch": [1, 3],
+    "context": [8, 16, 64],
+    "devices": [1, 5],
+    "rows_per_job": 1000,
+    "dtypes": ["bf16", "int4-g64"],
+    "cache_dtypes": ["bf16"],
+    "recipes": ["master-zero3"],
+    "map": {"x": "context", "y": "batch", "value": "state_bytes_per_device"},
+    "front": {"least": ["decode_flops"], "most": ["active_parameters"], "where": {"batch": 1}, "at_most": {}},
+    "questions": {
+        "largest": {
+            "most": ["batch", "parameters"],
+            "least": ["cache_bytes"],
+            "where": {},
+            "at_most": {"inference_bytes": 7000},
+        },
+        "none": {"most": [], "least": ["parameters"], "where": {"context": 16}, "at_most": {"parameters": 1}},
+    },
+}
+TINY = {
+    "layers": 2,
+    "d_model": 8,
+    "heads": 2,
+    "d_ff": 24,
+    "vocabulary": 9,
+    "context": 16,
+    "positions": "none",
+    "norm": "layernorm",
+    "feedforward": "gelu",
+}
+
+
+def swept(folder, monkeypatch, shards=3, most=31) -> list[dict]:
+    """The sweep's rows, from the files of so many shards, in blocks of at most so many configurations."""
+    monkeypatch.setattr(grid, "BLOCK", most)
+    models = {"tiny": from_architecture("tiny", TINY).to_json()}
+    rows = []
+    for number in range(shards):
+        path = folder / f"{number:04d}.parquet"
+        tables.write_blocks(path, "sweep", shard.compute(SWEEP, models, RECIPES, number, shards), {})
+        rows += tables.read(path, "sweep")
+    return rows
+
+
+def every_row() -> list[dict]:
+    """The same rows one by one from the ledgers, every combination tried."""
+    lists = grid._flat(SWEEP["architecture"])
+    models = [(name, TINY) for name in SWEEP["models"]]
+    models += [(None, grid.nested(dict(zip(lists, one, strict=True)))) for one in itertools.product(*lists.values())]
+    rows = []
+    for (name, keys), B, T, G, dtype in itertools.product(
+        models, *(SWEEP[k] for k in ("batch", "context", "devices", "dtypes"))
+    ):
+        try:
+            from_architecture("", keys)
+        except ModelError:
+            continue
+        if keys["context"] >= T:
+            rows.append({"model": name, "batch": B, "context": T, "devices": G, "dtype": dtype})
+            rows[-1] |= {key: keys[key] for key in ("layers", "d_model", "heads", "positions", "feedforward")}
+            rows[-1] |= ledger(keys, B, T, dtype, "bf16", "master-zero3", G)
+    return rows
+
+
+def canonical(rows, names):
+    return sorted(json.dumps({name: row[name] for name in names}) for row in rows)
+
+
+def test_a_sweep_holds_every_possible_configuration_once(tmp_path, monkeypatch):
+    expected = every_row()
+    rows = swept(tmp_path, monkeypatch)
+    assert canonical(rows, expected[0]) == canonical(expected, expected[0])
+    assert canonical(swept(tmp_path, monkeypatch, 1, 10**6), rows[0]) == canonical(rows, rows[0])
+    assert grid.cells(SWEEP) == 24 + 24 * math.prod(len(v) for v in grid._flat(SWEEP["architecture"]).values())
+
+
+def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch):
+    rows = swept(tmp_path, monkeypatch)
+    paths = {str(path): {} for path in sorted(tmp_path.glob("*.parquet"))}
+    assert sum(pq.ParquetFile(path).num_row_groups for path in paths) > 10
+    found = answers.compute("s", {key: SWEEP[key] for key in ("map", "front", "questions")}, paths)
+    by = tables.by(found["answers/s"], "question")
+    fit = [row for row in rows if row["inference_bytes"] <= 7000]
+    (largest,) = by["largest"]
+    assert largest["rows"] == len(fit) > 0
+    best = max((row["batch"], row["parameters"], -row["cache_bytes"]) for row in fit)
+    assert (largest["batch"], largest["parameters"], -largest["cache_bytes"]) == best
+    (none,) = by["none"]
+    assert none["rows"] == 0
+    assert none.get("parameters") is None
+    front = {(row["decode_flops"], -row["active_parameters"]) for row in by["front"]}
+    points = {(row["decode_flops"], -row["active_parameters"]) for row in rows if row["batch"] == 1}
+    undominated = {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
+    assert front == undominated
+    assert len(by["front"]) == len(front) > 1
+    for cell in found["maps/s"]:
+        of = [row["state_bytes_per_device"] for row in rows if (row["context"], row["batch"]) == (cell["x"], cell["y"])]
+        assert (cell["least"], cell["rows"]) == (min(of), len(of))
+    assert sum(cell["rows"] for cell in found["maps/s"]) == len(rows)
+
+
+def test_a_row_that_is_not_its_ledgers_ends_the_shard(tmp_path, monkeypatch):
+    """The control of the check in every block."""
+    right = shard.totals
+    monkeypatch.setattr(
+        shard, "checked", lambda f, *a: {k: v + (k == "cache_bytes") for k, v in checked(f, *a).items()}
+    )
+    with pytest.raises(tables.TableError, match="not its ledger's"):
+        swept(tmp_path, monkeypatch)
+    assert shard.totals is right
+
+
+def test_totals_past_int64_are_written_and_read_whole(tmp_path):
+    large = np.array([2**63 - 1, 2**63, 2**80], object)
+    small = np.array([1, -2, 2**62])
+    for numbers in (large, small):
+        block = {"x": np.arange(3), "y": np.arange(3), "least": numbers, "rows": 3}
+        tables.write_blocks(tmp_path / "m.parquet", "maps", [{**block}], {})
+        assert [row["least"] for row in tables.read(tmp_path / "m.parquet")] == [int(n) for n in numbers]
+        column = pq.read_table(tmp_path / "m.parquet")["least"]
+        assert [int(n) for n in tables.integers(column)] == [int(n) for n in numbers]
+    with pytest.raises(tables.TableError, match="does not fit int64"):
+        tables.write_blocks(tmp_path / "m.parquet", "maps", [{**block, "x": large}], {})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"from": 2, "to": 9, "step": 3}, [2, 5, 8]),
+        ({"from": 1024, "to": 8192, "times": 2}, [1024, 2048, 4096, 8192]),
+        ({"from": 3, "to": 3, "step": 1}, [3]),
+        ([4, 2], [4, 2]),
+    ],
+)
+def test_ranges(given, meant):
+    assert config._spread(given) == meant
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"from": 1, "to": 9, "times": 1}, {"from": 0, "to": 9, "step": 1}, {"from": 1, "to": 9}]
+)
+def test_a_wrong_range_stays_for_the_schema_to_refuse(wrong):
+    assert config._spread(wrong) == wrong

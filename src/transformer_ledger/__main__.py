@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,18 @@ from transformer_ledger import limits
 
 SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
 RUN = "TRANSFORMER_LEDGER_RUN"  # environment: the process whose job this is
-KINDS = ("execution", "families", "ledger", "verification", "experiment", "timing", "study", "claims")
+KINDS = (
+    "execution",
+    "families",
+    "ledger",
+    "verification",
+    "experiment",
+    "timing",
+    "study",
+    "claims",
+    "answers",
+    "maps",
+)
 
 
 def _checked(path: str, wanted: str) -> dict[str, Any]:
@@ -93,6 +105,9 @@ def _write(path: str, made: Any, spec: dict[str, Any]) -> None:
         tables.write_bytes(path, made[path] if isinstance(made, dict) else made)
         return
     kind = name if name in tables.TABLES else name.split("/")[0]
+    if isinstance(made, Iterator):
+        tables.write_blocks(path, kind, made, spec)
+        return
     if kind not in tables.TABLES:
         raise tables.TableError(f"{path}: no such table; known: {', '.join(tables.TABLES)}")
     tables.write(path, kind, made[name] if isinstance(made, dict) else made, spec)

@@ -320,6 +320,22 @@ def _child(part: Schema, name: str | int) -> Schema:
     return resolved(part.get("properties", {}).get(name) or (closed if isinstance(closed, Mapping) else {}))
 
 
+def _spread(value: Any) -> Any:
+    """The list that a range {from, to, step} or {from, to, times} stands for; anything else, and too long a one, as it is."""
+    if not isinstance(value, Mapping) or set(value) not in ({"from", "to", "step"}, {"from", "to", "times"}):
+        return value
+    numbers = {name: _number(str(number)) for name, number in value.items()}
+    if any(number is None or number.denominator != 1 or number < 1 for number in numbers.values()):
+        return value
+    first, last, by = (int(number) for number in numbers.values() if number is not None)
+    if "step" in value:
+        return value if (last - first) // by >= _VALUES else list(range(first, last + 1, by))
+    found = [first] if by > 1 and first <= last else []
+    while found and found[-1] * by <= last:
+        found.append(found[-1] * by)
+    return found or value
+
+
 def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
     """`value` as the schema wants it: null entries gone, defaults filled in, numbers of the wanted kind.
 
@@ -327,6 +343,8 @@ def _normal(value: Any, part: Schema, key: Key, problems: _Problems) -> Any:
     (1e-3, 15e12 in YAML 1.1; every nested number of --config) becomes one where it is written without quotes.
     """
     types = _types(part)
+    if part.get("x-range"):
+        value = _spread(value)
     if isinstance(value, Mapping) and "object" in types:
         kept = {}
         for name, item in ((str(name), item) for name, item in value.items()):
@@ -557,7 +575,7 @@ def _follow(value: Any, part: Schema, key: Key, names: Mapping[str, _Names], pro
 
 def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problems: _Problems) -> None:
     """Follow the names of models and runs; what cannot do without one that is set to null is left out with it."""
-    names = {name: _Names(config[name], removed[name]) for name in ("models", "training_runs")}
+    names = {name: _Names(config[name], removed[name]) for name in ("models", "training_runs", "recipes")}
     for section in [name for name in schema()["properties"] if name != "models"]:
         before = config[section]
         config[section] = _follow(before, _child(schema(), section), (section,), names, problems)
@@ -805,6 +823,30 @@ def _studies(config: Mapping[str, Any], problems: _Problems) -> None:
                 hold((kind, job, "bounded", part), value, value <= most, f"at most {most}, as in study.checkpoint")
 
 
+def _sweeps(config: Mapping[str, Any], problems: _Problems) -> None:
+    """A sweep must have something to run over, a front two columns, and a question one column at least."""
+    for name, sweep in config["sweeps"].items():
+        key: Key = ("sweeps", name)
+        if problems.concerns(key):
+            continue
+        if not sweep["models"] and not sweep["architecture"]:
+            problems.add(key, "runs over nothing; give models, architecture or both")
+        front = sweep["front"] or {"least": [], "most": [], "at_most": {}}
+        if sweep["front"] and len(front["least"] + front["most"]) != 2:
+            problems.add(
+                (*key, "front"), f"{len(front['least'] + front['most'])} columns in least and most; allowed: 2"
+            )
+        for question, asked in sweep["questions"].items():
+            if not asked["least"] and not asked["most"]:
+                problems.add((*key, "questions", question), "asks for nothing; give least, most or both")
+        stated = {"state_bytes", "state_bytes_per_device", *([] if sweep["devices"] else ["devices"])}
+        every = [front, *sweep["questions"].values()]
+        asked_for = {part for asked in every for part in (*asked["least"], *asked["most"], *asked["at_most"])}
+        asked_for |= set((sweep["map"] or {}).values())
+        if not sweep["recipes"] and (lacking := sorted(stated & asked_for)):
+            problems.add(key, f"{lacking[0]} is asked for, and there is no state without recipes; give recipes")
+
+
 def load(
     config: Mapping[str, Any], files: Sequence[str | Path], arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -830,6 +872,7 @@ def load(
         _contexts(normal, problems)
         _completed(normal, problems)
         _studies(normal, problems)
+        _sweeps(normal, problems)
     problems.stop()
     return dict(normal)
 

@@ -19,6 +19,7 @@ from typing import Any
 from transformer_ledger import fingerprint
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import public
+from transformer_ledger.sweep import grid
 
 MAIN = f"{fingerprint.PACKAGE}.__main__"
 Config = Mapping[str, Any]
@@ -85,6 +86,29 @@ def _training_compute(config: Config, job: str) -> dict[str, Any]:
     return {**_keys("workloads")(config, job), "runs": _runs(config, list(config["training_runs"]))}
 
 
+def _sweep(config: Config, job: str) -> dict[str, Any]:
+    """The grid of a sweep, without what is asked of it, and the models and recipes in it."""
+    _, name, shard = job.split("/")
+    sweep = config["sweeps"][name]
+    return {
+        "sweep": {key: value for key, value in sweep.items() if key not in ("map", "front", "questions")},
+        "models": _specs(config, sweep["models"]),
+        "recipes": {recipe: config["recipes"][recipe] for recipe in sweep["recipes"]},
+        "shard": int(shard),
+        "shards": _shards(sweep),
+    }
+
+
+def _shards(sweep: Mapping[str, Any]) -> int:
+    return -(-grid.cells(sweep) // sweep["rows_per_job"])
+
+
+def _answers(config: Config, job: str) -> dict[str, Any]:
+    """What is asked of a sweep."""
+    name = job.split("/")[1]
+    return {"name": name, "sweep": {key: config["sweeps"][name][key] for key in ("map", "front", "questions")}}
+
+
 @dataclass(frozen=True)
 class Job:
     """A job, or each job of a kind that has no entry of its own.
@@ -142,15 +166,17 @@ JOBS = {
     "study/checkpoint": Job(_own, outputs=("study/loss.parquet", "checkpoint/model.safetensors")),
     "study/classification": Job(_own, ("study/checkpoint",)),
     "study/extension": Job(_own, outputs=_tables("study/extension", "", "_tensors", "_runs")),
+    "sweep": Job(_sweep, module="sweep.shard"),
+    "answers": Job(_answers, ("sweep",), ("answers/{name}.parquet", "maps/{name}.parquet"), "sweep.answers"),
     "claims": Job(_keys(), ("verification",), module="claims.table"),
     "report": Job(
-        _keys("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "report"),
-        _SHOWN,
+        _keys("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "sweeps", "report"),
+        (*_SHOWN, "answers"),
         ("report.html",),
         "report.page",
         ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml"),
     ),
-    "provenance": Job(_keys(), ("execution", *_SHOWN), ("provenance.json",)),
+    "provenance": Job(_keys(), ("execution", *_SHOWN, "sweep", "answers"), ("provenance.json",)),
     "summary": Job(_keys(), _SHOWN, ("summary.txt",)),
 }
 
@@ -161,7 +187,8 @@ def _job(name: str) -> Job:
 
 def outputs(job: str) -> list[str]:
     """The files that a job writes."""
-    return [f"results/{path}" for path in _job(job).outputs or (f"{job}.parquet",)]
+    name = job.partition("/")[2]
+    return [f"results/{path.format(name=name)}" for path in _job(job).outputs or (f"{job}.parquet",)]
 
 
 def settings(config: Config, job: str) -> dict[str, Any]:
@@ -176,6 +203,8 @@ class Plan:
         self.config = config
         self._made: dict[str, dict[str, Any]] = {}
         listed = {"execution": list(config["models"]), **{kind: sorted(config[kind]) for kind in _LISTED}}
+        listed["sweep"] = [f"{name}/{n:04d}" for name, one in config["sweeps"].items() for n in range(_shards(one))]
+        listed["answers"] = list(config["sweeps"])
         every = [f"{kind}/{name}" for kind, names in listed.items() for name in names]
         every += [job for job in JOBS if job.split("/")[0] not in listed]
         known = frozenset(every)
@@ -188,7 +217,7 @@ class Plan:
 
     def of(self, kind: str) -> list[str]:
         """Names of the jobs of one kind."""
-        return [job.split("/")[1] for job in self.names if job.startswith(f"{kind}/")]
+        return [job.partition("/")[2] for job in self.names if job.startswith(f"{kind}/")]
 
     def files(self) -> list[str]:
         """Every file of `results/` that the jobs make."""
@@ -207,6 +236,7 @@ class Plan:
             for path, maker in self._makers.items():
                 kind, _, name = maker.partition("/")
                 table = read == kind and path.endswith(".parquet") and (kind != "execution" or name in models)
+                table = table and (job.split("/")[0] != "answers" or name.split("/")[0] == job.split("/")[1])
                 found += [path] if read == maker or table else []
         return found
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 METADATA_KEY = b"transformer_ledger"
-FAMILIES = ("verification", "execution", "timing")  # one file a name; every other table is one file
+FAMILIES = {"verification": "<name>", "execution": "<name>", "timing": "<name>"}  # one file a name; else one file
+FAMILIES |= {"sweep": "<name>/<shard>", "answers": "<name>", "maps": "<name>"}
 TYPES = {
     "string": pa.string(),
     "bool": pa.bool_(),
@@ -50,6 +51,39 @@ def _columns(text: str) -> tuple[Column, ...]:
 
 
 _MODEL = "model | string | | name of the model in the config"
+_SWEPT = """layers | int64 | layer | layers
+d_model | int64 | component | width of the model
+heads | int64 | head | query heads; these and the next sizes are those of its first layer where a model's layers differ
+kv_heads | int64 | head | key/value heads
+head_dim | int64 | component | width of a head
+d_ff | int64 | component | width of the feed-forward, of one expert where there are experts
+vocabulary | int64 | token | rows of the embedding
+longest_context | int64 | token | longest sequence of the model
+window | int64 | token | attention window, null where all is seen
+experts | int64 | expert | experts of a layer, 0 where it is dense
+experts_per_token | int64 | expert | experts that a token is routed to
+shared_width | int64 | component | total width of the experts that every token passes through
+positions | string | | learned, rope or none
+norm | string | | layernorm or rmsnorm
+feedforward | string | | gelu or gated
+tied_head | bool | | the head is the transposed embedding
+biases | string | | parts that have biases, by name
+batch | int64 | sequence | sequences processed together
+context | int64 | token | length of each: all of it in prefill and training, cached in front of the last token in decode
+dtype | string | | type of the weights
+cache_dtype | string | | type of the cache
+recipe | string | | name of the training recipe in the config, null without one
+devices | int64 | device | devices that share the recipe's state
+parameters | int64 | parameter | total of ledger/parameters
+active_parameters | int64 | parameter | the same without experts that a token is not routed to
+weight_bytes | int64 | byte | one copy of the weights
+cache_bytes | int64 | byte | total of ledger/kv_cache, policy needed
+inference_bytes | int64 | byte | weights and cache
+state_bytes | int64 | byte | total of ledger/training_state
+state_bytes_per_device | int64 | byte | the same on the device that holds most
+prefill_flops | decimal128(38,0) | FLOP | total of ledger/matmul, full convention
+decode_flops | decimal128(38,0) | FLOP | the same of one token with context − 1 before it, for each sequence
+training_flops | decimal128(38,0) | FLOP | the same of one training step"""
 _WORKLOAD = """workload | string | | name of the workload in the config
 batch | int64 | sequence | sequences processed together"""
 
@@ -447,6 +481,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
         loads_as_is | bool | | the old checkpoint loads strictly: every name there, every shape right
         retraining_needed | bool | | the held-out loss rose by more than its interval reaches
     """),
+    "sweep": _columns(f"""
+        model | string | | name of the model in the config, null for an architecture of the sweep
+        {_SWEPT}
+    """),
+    "answers": _columns(f"""
+        question | string | | name of the question in the config, or front: no other configuration is better in one of the two and as good in the other
+        rows | int64 | | configurations that the question admits
+        model | string | | name of the model in the config, null for an architecture of the sweep
+        {_SWEPT}
+    """),
+    "maps": _columns("""
+        x | int64 | | size along the map (sweeps.<name>.map.x)
+        y | int64 | | size down the map (sweeps.<name>.map.y)
+        least | decimal128(38,0) | see config | least value of sweeps.<name>.map.value over all configurations of these sizes
+        rows | int64 | | how many those are
+    """),
     "study/attention": _columns("""
         case | string | | shapes, mask and grouping
         queries | int64 | token | queries, the last of the sequence
@@ -620,6 +670,54 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
         pq.write_table(full, partial, compression="zstd", write_page_checksum=True)
 
 
+def _block(columns: Mapping[str, Any], table: str, path: str) -> pa.RecordBatch:
+    """Rows of a block, each column one array or one value for all; the number of rows is its entry `rows`."""
+    count, arrays = columns["rows"], []
+    for column in TABLES[table]:
+        value: Any = columns.get(column.name)
+        if isinstance(value, np.ndarray) and value.dtype == np.int64:
+            if column.type == "int64":
+                arrays.append(pa.array(value))
+                continue
+            words = np.stack([value, value >> 63], axis=1)  # low and high half of a number of 128 bits
+            arrays.append(pa.Array.from_buffers(TYPES[column.type], count, [None, pa.py_buffer(words.tobytes())]))
+            continue
+        several = isinstance(value, np.ndarray)
+        made = _array([_value(each, column, path) for each in ([*value] if several else [value])], column)
+        arrays.append(made if several else made.take(pa.array(np.zeros(count, np.int64))))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema(table))
+
+
+def write_blocks(
+    path: str | Path, table: str, blocks: Iterable[Mapping[str, Any]], metadata: Mapping[str, Any]
+) -> None:
+    """Write `table` to `path` at one stroke, a row group a block, holding no more than one block."""
+    path = Path(path)
+    text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    full = schema(table).with_metadata({METADATA_KEY: text.encode()})
+    with (
+        _at_one_stroke(path) as partial,
+        pq.ParquetWriter(partial, full, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for columns in blocks:
+            writer.write_batch(_block(columns, table, str(path)))
+
+
+def integers(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
+    """A column of integers without nulls: int64 where all fit, else Python ints. Null anywhere raises TableError."""
+    if column.null_count:
+        raise TableError("a column of sizes that is null in some rows")
+    chunk = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_decimal(chunk.type):
+        return np.asarray(chunk.to_numpy(zero_copy_only=False))
+    words = np.frombuffer(chunk.buffers()[1], np.int64)[2 * chunk.offset : 2 * (chunk.offset + len(chunk))].reshape(
+        -1, 2
+    )
+    if (words[:, 1] == words[:, 0] >> 63).all():
+        return words[:, 0]
+    return np.array([int(value) for value in chunk.to_pylist()], object)
+
+
 def write_bytes(path: str | Path, content: bytes | str) -> None:
     """Write a file that is no table at one stroke, as `write` does."""
     with _at_one_stroke(Path(path)) as partial:
@@ -675,7 +773,7 @@ def dictionary() -> str:
     """The data dictionary of every table as Markdown, for `results/README.md`."""
     parts = []
     for table, columns in TABLES.items():
-        path = f"results/{table}/<name>.parquet" if table in FAMILIES else f"results/{table}.parquet"
+        path = f"results/{table}/{FAMILIES[table]}.parquet" if table in FAMILIES else f"results/{table}.parquet"
         rows = [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in columns]
         parts.append("\n".join([f"### `{path}`", "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

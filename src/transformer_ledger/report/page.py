@@ -17,6 +17,7 @@ from transformer_ledger.huggingface import TEXT_PART
 from transformer_ledger.notation import SYMBOLS
 from transformer_ledger.report import claimfigures, experiments, formulas, layout, ledgers, numbers, studies, whatif
 from transformer_ledger.report import claims as judged
+from transformer_ledger.report import sweeps as swept
 from transformer_ledger.report.data import columns_of, encoded
 from transformer_ledger.report.layout import CODE, COUNT, Block, Cell, Section
 from transformer_ledger.summary import surprises
@@ -156,6 +157,9 @@ def compute(
     experiment: Tables | None = None,
     timing: Tables | None = None,
     study: Tables | None = None,
+    sweeps: Mapping[str, Any] | None = None,
+    answers: Tables | None = None,
+    maps: Tables | None = None,
     provenance: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
     """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing."""
@@ -178,6 +182,9 @@ def compute(
         judged.section(rows, verification, claimfigures.tries(models, recipes), claimfigures.plays(models, recipes)),
         layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
         _models(models, given),
+        layout.section(
+            "sweeps", layout.text("sweeps"), sections=swept.sections(sweeps or {}, answers or {}, maps or {})
+        ),
         layout.section(
             "experiments", layout.text("experiments"), sections=experiments.sections(experiment, provenance)
         ),
@@ -202,7 +209,7 @@ def compute(
         .render(
             title=report.get("title", "Transformer Ledger"),
             lead=judged.lead(rows),
-            sections=[part for part in sections if part.sections or part.id not in ("studies", "timing")],
+            sections=[part for part in sections if part.sections or part.id not in ("studies", "sweeps", "timing")],
             tables=data["tables"],
             style=Markup(layout.file("style.css") + layout.file("whatif.css")),
             scripts=[Markup(text) for text in scripts],

@@ -1,0 +1,40 @@
+# Grids of configurations, a shard a job, and what each grid answers.
+
+
+rule sweep:
+    output:
+        "results/sweep/{shard}.parquet",
+    log:
+        "logs/sweep/{shard}.log",
+    wildcard_constraints:
+        shard=names("sweep"),
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("sweep/{shard}"),
+    message:
+        "Sweep {wildcards.shard}"
+    shell:
+        RUN
+
+
+rule answers:
+    input:
+        tables("answers/{sweep}"),
+    output:
+        "results/answers/{sweep}.parquet",
+        "results/maps/{sweep}.parquet",
+    log:
+        "logs/answers/{sweep}.log",
+    wildcard_constraints:
+        sweep=names("answers"),
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        spec=spec("answers/{sweep}"),
+    message:
+        "Ask the sweep {wildcards.sweep}"
+    shell:
+        RUN
