@@ -670,7 +670,7 @@ def write(path: str | Path, table: str, rows: Iterable[Mapping[str, Any]], metad
         pq.write_table(full, partial, compression="zstd", write_page_checksum=True)
 
 
-def _block(columns: Mapping[str, Any], table: str, path: str) -> pa.RecordBatch:
+def _block(columns: Mapping[str, Any], table: str, path: Path) -> pa.RecordBatch:
     """Rows of a block, each column one array or one value for all; the number of rows is its entry `rows`."""
     count, arrays = columns["rows"], []
     for column in TABLES[table]:
@@ -683,7 +683,8 @@ def _block(columns: Mapping[str, Any], table: str, path: str) -> pa.RecordBatch:
             arrays.append(pa.Array.from_buffers(TYPES[column.type], count, [None, pa.py_buffer(words.tobytes())]))
             continue
         several = isinstance(value, np.ndarray)
-        made = _array([_value(each, column, path) for each in ([*value] if several else [value])], column)
+        given = [{column.name: each} for each in ([*value] if several else [value])]
+        made = _array(_values(given, column, path), column)
         arrays.append(made if several else made.take(pa.array(np.zeros(count, np.int64))))
     return pa.RecordBatch.from_arrays(arrays, schema=schema(table))
 
@@ -700,7 +701,7 @@ def write_blocks(
         pq.ParquetWriter(partial, full, compression="zstd", write_page_checksum=True) as writer,
     ):
         for columns in blocks:
-            writer.write_batch(_block(columns, table, str(path)))
+            writer.write_batch(_block(columns, table, path))
 
 
 def integers(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
