@@ -1,5 +1,6 @@
 """Sweeps: arrays through the ledgers' own functions give the ledgers' rows, at the edges of int64 too; what they answer."""
 
+import functools
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from transformer_ledger.formulas.arrays import Values, checked
 from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelError, contradictions, from_architecture
 from transformer_ledger.sweep import answers, grid, shard
-from transformer_ledger.sweep.totals import totals
+from transformer_ledger.sweep.totals import PARTS, Kinds
 
 RECIPES = {
     "master": {
@@ -99,13 +100,10 @@ def test_a_row_of_a_sweep_is_the_ledger_of_its_model(most, exact):
     rng, seen, passed = np.random.default_rng(most), set(), 0
     for _ in range(25):
         keys, load, dtype, cache, recipe = drawn(rng, most)
-        table = checked(
-            lambda a, w, d=dtype, c=cache, r=recipe: totals(
-                a, w["batch"], w["context"], d, c, RECIPES[r], w["devices"]
-            ),
-            keys,
-            load,
-        )
+        kinds = Kinds(dtype, cache, RECIPES[recipe])
+        table = {}
+        for part in PARTS:
+            table |= checked(functools.partial(part, kinds=kinds), keys, load)
         seen |= {column.dtype == object for column in table.values()}
         for _ in range(4):
             place = [int(rng.integers(n)) for n in (12, 3, 4, 2)]

@@ -675,17 +675,20 @@ def _block(columns: Mapping[str, Any], table: str, path: Path) -> pa.RecordBatch
     count, arrays = columns["rows"], []
     for column in TABLES[table]:
         value: Any = columns.get(column.name)
-        if isinstance(value, np.ndarray) and value.dtype == np.int64:
-            if column.type == "int64":
-                arrays.append(pa.array(value))
-                continue
-            words = np.stack([value, value >> 63], axis=1)  # low and high half of a number of 128 bits
-            arrays.append(pa.Array.from_buffers(TYPES[column.type], count, [None, pa.py_buffer(words.tobytes())]))
-            continue
         several = isinstance(value, np.ndarray)
-        given = [{column.name: each} for each in ([*value] if several else [value])]
-        made = _array(_values(given, column, path), column)
-        arrays.append(made if several else made.take(pa.array(np.zeros(count, np.int64))))
+        if several and value.dtype == object and max(abs(value.max()), abs(value.min())) < 2**63:
+            value = value.astype(np.int64)
+        if several and column.type == "int64" and value.dtype == np.int64:
+            arrays.append(pa.array(value))
+        elif several and column.type == "decimal128(38,0)" and max(abs(value.max()), abs(value.min())) < 10**38:
+            wide = value.dtype == object
+            low, high = (value & (2**64 - 1), value >> 64) if wide else (value, value >> 63)  # halves of 128 bits
+            words = np.stack([low.astype(np.uint64).view(np.int64), high.astype(np.int64)], axis=1)
+            arrays.append(pa.Array.from_buffers(TYPES[column.type], count, [None, pa.py_buffer(words.tobytes())]))
+        else:
+            given = [{column.name: each} for each in ([*value] if several else [value])]
+            made = _array(_values(given, column, path), column)
+            arrays.append(made if several else made.take(pa.array(np.zeros(count, np.int64))))
     return pa.RecordBatch.from_arrays(arrays, schema=schema(table))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from transformer_ledger.formulas.arrays import checked
 from transformer_ledger.model import ModelSpec, contradictions, described, from_architecture
 from transformer_ledger.progress import Progress
 from transformer_ledger.sweep.grid import LOAD, Grid, Place, blocks, nested
-from transformer_ledger.sweep.totals import totals
+from transformer_ledger.sweep.totals import PARTS, Kinds, totals
 from transformer_ledger.tables import TableError
 
 Columns = dict[str, Any]
@@ -67,11 +68,10 @@ def _one(value: Any, place: tuple[int, ...]) -> Any:
     return int(value[tuple(min(i, n - 1) for i, n in zip(place, value.shape, strict=True))])
 
 
-def _held(grid: Grid, source: Any, load: Columns, held: Any, found: Columns, place: tuple[int, ...]) -> None:
+def _held(source: Any, load: Columns, kinds: Kinds, found: Columns, place: tuple[int, ...]) -> None:
     """Raises TableError where a row is not what the ledgers say of its one model, in Python ints."""
     spec = source if isinstance(source, ModelSpec) else from_architecture("", _one(source, place))
-    one = _one(load, place)
-    expected = totals(spec, one["batch"], one["context"], grid.dtype, grid.cache_dtype, held, one["devices"])
+    expected = totals(spec, _one(load, place), kinds)
     row = {name: _one(value, place) for name, value in found.items()}
     if row != expected:
         raise TableError(f"a row of the sweep is not its ledger's: {row}, expected {expected}")
@@ -88,11 +88,10 @@ def block(grid: Grid, place: Place, models: Mapping[str, ModelSpec], recipes: Ma
         one = [-1 if n == axis else 1 for n in range(4)]
         load[name] = None if values == [None] else np.array(values).reshape(one)
     held = recipes[grid.recipe] if grid.recipe else None
-
-    def every(source: Any, load: Columns) -> Columns:
-        return totals(source, load["batch"], load["context"], grid.dtype, grid.cache_dtype, held, load["devices"])
-
-    found = checked(every, source, load)
+    kinds = Kinds(grid.dtype, grid.cache_dtype, held)
+    found: Columns = {}
+    for part_of in PARTS:
+        found |= checked(functools.partial(part_of, kinds=kinds), source, load)
     spec = source if isinstance(source, ModelSpec) else described("", source)
     longest = np.asarray(spec.context).reshape(-1, 1, 1, 1)
     shape = (longest.size, *(part.stop - part.start for part in place[1:]))
@@ -100,7 +99,7 @@ def block(grid: Grid, place: Place, models: Mapping[str, ModelSpec], recipes: Ma
     if not kept.any():
         return None
     middle = np.argwhere(kept)[int(kept.sum()) // 2]
-    _held(grid, source, load, held, found, tuple(int(i) for i in middle))
+    _held(source, load, kinds, found, tuple(int(i) for i in middle))
     if load["devices"] is None and held:
         load["devices"] = held["devices"]
     columns = {"model": grid.model, **names(spec), **load}

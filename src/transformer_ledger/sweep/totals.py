@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelSpec, described
 
+PHASES = {"prefill": "prefill_flops", "decode": "decode_flops", "train": "training_flops"}
+Source = ModelSpec | Mapping[str, Any]  # or a model's architecture keys
 
-def totals(
-    spec: ModelSpec | Mapping[str, Any],
-    batch: Any,
-    context: Any,
-    dtype: str,
-    cache_dtype: str,
-    recipe: Mapping[str, Any] | None,
-    devices: Any = None,
-) -> dict[str, Any]:
-    """Parameters, bytes [byte] and FLOPs [FLOP] by column of the table `sweep`; `spec` may be architecture keys.
 
-    Sizes are ints, or integer arrays that broadcast (inside `arrays.checked`). `devices` share the state of a recipe;
-    where there are none, as many as the recipe says. Without a recipe there is no state.
-    """
-    if not isinstance(spec, ModelSpec):
-        spec = described("", spec)
+@dataclass(frozen=True)
+class Kinds:
+    """What is no size: types of weights and cache, and the training recipe, if there is one."""
+
+    dtype: str
+    cache_dtype: str
+    recipe: Mapping[str, Any] | None
+
+
+def _spec(source: Source) -> ModelSpec:
+    return source if isinstance(source, ModelSpec) else described("", source)
+
+
+def memory(source: Source, load: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """Parameters, weights and cache."""
+    spec = _spec(source)
     every, active = parameters.totals(spec)
-    weights = fit.weight_bytes(spec, dtype)
-    cache = kv_cache.cache_bytes(spec, batch, context, cache_dtype, "needed")
-    found = {
-        "parameters": every,
-        "active_parameters": active,
-        "weight_bytes": weights,
-        "cache_bytes": cache,
-        "inference_bytes": weights + cache,
-        "prefill_flops": matmul.total(spec, batch, context, "prefill"),
-        "decode_flops": matmul.total(spec, batch, context, "decode"),
-        "training_flops": matmul.total(spec, batch, context, "train"),
-    }
-    if recipe is not None:
-        divided = recipe if devices is None else {**recipe, "devices": devices}
-        found["state_bytes"], found["state_bytes_per_device"] = training_state.totals(spec, divided)
-    return found
+    weights = fit.weight_bytes(spec, kinds.dtype)
+    cache = kv_cache.cache_bytes(spec, load["batch"], load["context"], kinds.cache_dtype, "needed")
+    sizes = {"parameters": every, "active_parameters": active, "weight_bytes": weights, "cache_bytes": cache}
+    return {**sizes, "inference_bytes": weights + cache}
+
+
+def work(source: Source, load: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """FLOPs of every phase."""
+    spec = _spec(source)
+    return {name: matmul.total(spec, load["batch"], load["context"], phase) for phase, name in PHASES.items()}
+
+
+def state(source: Source, load: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """The recipe's state, over as many devices as it says where the load names none; empty without a recipe."""
+    if kinds.recipe is None:
+        return {}
+    recipe = kinds.recipe if load["devices"] is None else {**kinds.recipe, "devices": load["devices"]}
+    return dict(
+        zip(("state_bytes", "state_bytes_per_device"), training_state.totals(_spec(source), recipe), strict=True)
+    )
+
+
+PARTS = (memory, work, state)
+"""Each is bounded by itself: where FLOPs pass 2⁶³, bytes may not."""
+
+
+def totals(source: Source, load: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """Parameters, bytes [byte] and FLOPs [FLOP] by column of the table `sweep`, of `batch`, `context` and `devices`.
+
+    Sizes are ints, or integer arrays that broadcast (inside `arrays.checked`, part by part).
+    """
+    return {name: value for part in PARTS for name, value in part(source, load, kinds).items()}
