@@ -62,3 +62,9 @@ dictionary: $(VENV)/results.stamp
 
 recipes: $(VENV)/results.stamp
 	python -c "import json; from transformer_ledger import size; made = json.dumps(size.recipes(), indent=1); size.RECIPES.write_text(made + '\n')"
+
+# Builds and counts every causal model of transformers: minutes.
+families: export TRANSFORMER_LEDGER_TIME_LIMIT = 60
+families: $(VENV)/results.stamp
+	python -m transformer_ledger.executed.catalogue >docs/families.md.new
+	mv docs/families.md.new docs/families.md

@@ -308,3 +308,21 @@ def test_an_older_file_of_a_vision_model_gives_its_text_part():
     rows = size.executed(spec, config, 2, 12, "bf16")
     assert rows
     assert not [row for row in rows if row["difference"]]
+
+
+def test_the_page_of_families_is_the_one_that_make_families_writes():
+    from transformer_ledger.executed import catalogue
+
+    page = (HERE.parent / "docs/families.md").read_text()
+    exact, _, counted = page.partition("\n## Counted, no closed form\n")
+    assert exact == catalogue.exact()
+    assert {"llama4_text", "nemotron_h", "qwen3_5_moe_text", "deepseek_v32"} <= set(counted.split("`"))
+
+
+def test_the_multi_token_layer_makes_deepseek_v3_the_published_685b():
+    config = huggingface.parsed((HERE.parent / "resources/models/deepseek-v3.json").read_text())
+    config |= {"num_nextn_predict_layers": 1}
+    spec, notes = huggingface.read("m", config)
+    biases = 256 * (58 + 1)  # of the routers, which are buffers
+    assert parameters.totals(spec)[0] + stored.multi_token(spec, config) + biases == 684_489_845_504
+    assert any(note.startswith("num_nextn_predict_layers: 1; such layers stand in the checkpoint") for note in notes)

@@ -179,12 +179,18 @@ def described(paths: list[Path]) -> ModelSpec | None:
     return None
 
 
+def _layer_of(name: str) -> int:
+    found = re.match(r"model\.layers\.(\d+)\.", name)
+    return int(found[1]) if found else -1
+
+
 def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[Path]) -> dict[str, Any]:
     """What the tensors of `paths` have and the closed form has not, and the other way round.
 
     Names by kind of difference: missing, extra, shape, type (not the file's own), tied_copies (a tied head that is stored
-    all the same), buffers. `kind` is the family's model_type; "" is our own decoder. Of a quantised checkpoint, and of a
-    family without names here, only the sums are compared: `parameters` and `bytes`.
+    all the same), buffers, multi_token (layers past the model's own). `kind` is the family's model_type; "" is our own
+    decoder. Of a quantised checkpoint, and of a family without names here, only the sums are compared: `parameters` and
+    `bytes`.
     """
     held: dict[str, tuple[tuple[int, ...], str, int]] = {}
     for path in paths:
@@ -197,7 +203,10 @@ def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[
                 held[name] = (tuple(entry["shape"]), entry["dtype"], end - start)
     buffers = [name for name in held if _BUFFERS.search(name)]
     copies = [name for name in held if name == "lm_head.weight" and spec.tied_head]
-    kept = {name: entry for name, entry in held.items() if name not in (*buffers, *copies)}
+    further = (
+        [] if not config.get("num_nextn_predict_layers") else [name for name in held if _layer_of(name) >= spec.depth]
+    )
+    kept = {name: entry for name, entry in held.items() if name not in (*buffers, *copies, *further)}
     found: dict[str, Any] = {
         "files": len(paths),
         "tensors": len(held),
@@ -206,6 +215,7 @@ def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[
         "closed_form_parameters": sum(tensor.parameters for tensor in tensors(spec)),
         "tied_copies": copies,
         "buffers": sorted(buffers),
+        "multi_token": sorted(further),
     }
     quantised = bool(quantization(config))
     if (kind and kind not in NAMES) or quantised:

@@ -81,6 +81,10 @@ def _weights(spec: ModelSpec, notes: list[str], dtype: str | None, raw: Mapping[
     made: dict[str, Any] = {}
     if raw is not None:
         found = stored.stored(spec, raw, notes)
+        if more := stored.multi_token(spec, raw):
+            notes.append(
+                f"num_nextn_predict_layers: {more} numbers more in a checkpoint, copies of embedding and head too"
+            )
         made = {"stored_as": found.name, "stored": {**found.parts, "all": found.bytes}}
     uniform = dict.fromkeys((*(["bf16"] if dtype is None else [dtype]), *UNIFORM))
     return {**made, "uniform": {name: fit.weight_bytes(spec, name) for name in uniform}}
@@ -262,7 +266,7 @@ def _checkpoint(found: Mapping[str, Any]) -> Iterator[str]:
     )
     if not held["by_name"]:
         yield f"checkpoint: names not compared, {'it is quantised' if held['quantised'] else 'unknown for this family'}"
-    for kind in ("missing", "extra", "shape", "type", "tied_copies", "buffers"):
+    for kind in ("missing", "extra", "shape", "type", "tied_copies", "buffers", "multi_token"):
         names = held.get(kind)
         if names:
             shown = ", ".join(names[: headers.SHOWN]) + " …" * (len(names) > headers.SHOWN)

@@ -221,6 +221,19 @@ def quantization(config: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def multi_token(spec: ModelSpec, config: Mapping[str, Any]) -> int:
+    """Numbers that the multi-token layers of DeepSeek-V3 and GLM-4.5 add to a checkpoint; the model that runs has none.
+
+    Each is a layer as the last one, a map of two widths to one, three norms, and copies of embedding and head
+    (DeepSeek-V3, arXiv:2412.19437, section 2.2, and its checkpoint).
+    """
+    kind, count = config.get("model_type"), config.get("num_nextn_predict_layers")
+    if kind not in ("deepseek_v3", "glm4_moe") or not isinstance(count, int):
+        return 0
+    layer = tensors(replace(spec, layers=((1, spec.each_layer()[-1]),), tied_head=False, final_norm=False))
+    return count * (sum(tensor.parameters for tensor in layer) + (2 * spec.d_model + 3) * spec.d_model)
+
+
 def stored(spec: ModelSpec, config: Mapping[str, Any], notes: list[str]) -> Stored:
     """What the weights take as the file stores them. `config` is the whole config.json.
 
