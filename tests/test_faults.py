@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from conftest import OFFLINE
 from faults import fuzz
 
 from transformer_ledger import config, huggingface, size
-from transformer_ledger.executed import run, transformers_model
+from transformer_ledger.executed import run, same_function, transformers_model
+from transformer_ledger.executed.decoder import Decoder
 from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 from transformer_ledger.study import training
 from transformer_ledger.tables import TableError
@@ -131,6 +133,17 @@ def test_a_tied_head_is_trained_tied():
         sum(tensor.numel() for tensor in model.parameters())
         == importlib.import_module("transformer_ledger.ledger.parameters").totals(spec)[0]
     )
+
+
+def test_drawn_weights_do_not_depend_on_what_was_there():
+    """A bias starts at random: two runs would hold our decoder against the reference on other weights."""
+    made = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = Decoder(same_function.SWITCHES["head_bias"].spec).double()
+        same_function.draw(model, 0)
+        made.append(model.state_dict())
+    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
 
 
 LLAMA = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 48, "vocab_size": 64}

@@ -104,23 +104,18 @@ def test_a_folder_without_a_config_is_named(tmp_path):
 
 
 def test_trouble_with_the_machine_is_one_line(tmp_path):
-    """No folder for results, no home for Snakemake's cache, a package that is not there."""
+    """In the C locale too: no folder for results, no home for Snakemake's cache, a package that is not there."""
     folder = tmp_path / "a folder’s $name"
     folder.mkdir()
     copy_project(folder)
     (folder / "results").write_text("")
     (tmp_path / "jsonschema.py").write_text("raise ModuleNotFoundError(\"No module named 'jsonschema'\")")
-    for variables, last in {
-        (): "results cannot be written: File exists",
-        (
-            "HOME",
-            "/proc/nobody",
-        ): "/proc/nobody/.cache/snakemake: No such file or directory; set XDG_CACHE_HOME to a folder",
-        ("PYTHONPATH", str(tmp_path)): "No module named 'jsonschema'; `make results` installs what is needed",
-    }.items():
-        done = snakemake(
-            folder, "results/experiment/rope_dot_product.parquet", **dict([variables] if variables else [])
-        )
+    for variable, value, last in (
+        ("PYTHONUTF8", "0", "results cannot be written: File exists"),
+        ("HOME", "/proc/nobody", "/proc/nobody/.cache/snakemake: No such file or directory; set XDG_CACHE_HOME to"),
+        ("PYTHONPATH", str(tmp_path), "No module named 'jsonschema'; `make results` installs what is needed"),
+    ):
+        done = snakemake(folder, "results/experiment/rope_dot_product.parquet", **{"LC_ALL": "C", variable: value})
         assert done.returncode == 1
         assert done.stderr.rstrip().splitlines()[-1].startswith(last)
         assert "Traceback" not in done.stderr

@@ -107,7 +107,7 @@ def look(folder, clean, screen, way):
     if way not in (kill_group, kill_snakemake, hang_up) and "Job stats" in text:
         if "Traceback" in text:
             yield "a traceback on the screen"
-        if not text.rstrip().splitlines()[-1].startswith("stopped by SIG"):
+        if way is not kill_job and not text.rstrip().splitlines()[-1].startswith("stopped by SIG"):
             yield f"its last line is {text.rstrip().splitlines()[-1]!r}"
 
 
@@ -136,23 +136,29 @@ def main(kills, seed):
                     wrong.append(f"after kill {counts.total()}: a run fails: {screen.read_text()[-2000:]}")
                     break
                 whole += 1
-                if contents(folder) != clean or list((folder / "results").rglob("*.partial")):
-                    wrong.append(f"after kill {counts.total()}: the finished results are not those of a clean run")
+                now = contents(folder)
+                other = [path for path in {**clean, **now} if clean.get(path) != now.get(path)]
+                other += list((folder / "results").rglob("*.partial"))
+                if other:
+                    wrong.append(f"after kill {counts.total()}: a finished run made otherwise, or left: {other}")
+                    print(wrong[-1], flush=True)
                 continue
             except subprocess.TimeoutExpired:
                 way(run, draw)
             try:
                 ended = run.wait(60)
             except subprocess.TimeoutExpired:
-                wrong.append(f"kill {counts.total()}, {way.__name__}: does not end")
+                wrong.append(
+                    f"kill {counts.total()}, {way.__name__} after {wait:.1f} s: does not end: {screen.read_text()[-300:]}"
+                )
+                print(wrong[-1], flush=True)
                 os.killpg(run.pid, signal.SIGKILL)
                 continue
             counts[way.__name__] += 1
             fresh = ended == 0  # came to its end in the same moment
-            wrong += [
-                f"kill {counts.total()}, {way.__name__} after {wait:.1f} s: {what}"
-                for what in look(folder, clean, screen, way)
-            ]
+            for what in look(folder, clean, screen, way):
+                wrong.append(f"kill {counts.total()}, {way.__name__} after {wait:.1f} s: {what}")
+                print(wrong[-1], flush=True)
             if counts.total() % 10 == 0:
                 print(f"{counts.total()} kills, {whole} runs to their end, {len(wrong)} wrong", flush=True)
     print(*(f"{times} × {name}" for name, times in sorted(counts.items())), sep="\n")

@@ -1,9 +1,11 @@
 # One run at a time in a folder; a run that is stopped says in one line how to go on.
+import contextlib
 import errno
 import fcntl
 import logging
 import shutil
 import signal
+import threading
 
 import psutil
 
@@ -17,9 +19,17 @@ def stop(number, frame):
         signal.signal(again, signal.SIG_IGN)
     STOPPED.append(signal.Signals(number).name)
     logging.disable(logging.CRITICAL)
-    for process in psutil.Process().children(recursive=True):
-        process.terminate()
+    threading.Thread(target=end_jobs, daemon=True).start()
     sys.exit(1)
+
+
+def end_jobs():
+    """End the jobs, those too that are just being started, for as long as this process lives."""
+    while True:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        time.sleep(0.2)
 
 
 def begin():
