@@ -15,6 +15,7 @@ from transformer_ledger.formulas import shim
 from transformer_ledger.formulas.arrays import Values, checked
 from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelError, contradictions, from_architecture
+from transformer_ledger.report import page
 from transformer_ledger.sweep import answers, grid, shard
 from transformer_ledger.sweep.totals import PARTS, Kinds
 
@@ -332,3 +333,22 @@ def test_ranges(given, meant):
 )
 def test_a_wrong_range_stays_for_the_schema_to_refuse(wrong):
     assert config._spread(wrong) == wrong
+
+
+def test_a_page_of_a_hundred_models_shows_what_is_asked_for():
+    """Size does not grow past the models that are shown; rows of the others stay in their files."""
+    models = {}
+    for n in range(100):
+        spec = from_architecture(f"m{n:03d}", {**TINY, "layers": n + 1})
+        models[spec.name] = {"spec": json.loads(json.dumps(spec.to_json())), "hf_config": None, "label": spec.name}
+    rows = parameters.compute({name: model["spec"] for name, model in models.items()})
+    given = {"ledger": {"parameters": rows}, "workloads": {}, "recipes": {}}
+    page_ = page.compute(models=models, report={}, **given)
+    assert "24 of 100 models" in page_
+    assert "m023" in page_
+    assert "m024" not in page_
+    few = page.compute(models=models, report={"models": ["m007", "m099"]}, **given)
+    assert "2 of 100 models" in few
+    assert "m099" in few
+    assert "m008" not in few
+    assert len(few) < len(page_)

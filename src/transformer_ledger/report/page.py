@@ -30,6 +30,9 @@ SCRIPTS = (
     *("results", "calculator", "plays", "start"),
 )
 """Modules of the page's script: `elements` comes first, for all use it, and `start` last."""
+MODELS = 24
+"""Models that the page shows where its settings name none: each takes some 17 kB, and the page stays under 3 MB."""
+WHOLE = ("families", "published")  # ledgers of other models than the config's
 DIGEST = 16  # characters shown of a hash
 
 
@@ -41,6 +44,21 @@ def full_tables(names: Iterable[str], kinds: Mapping[str, Tables], limit: int) -
         if rows := kinds[kind].get(stem):
             out[name] = encoded(rows[:limit], columns_of(name, rows)) | {"total": len(rows)}
     return out
+
+
+def shown(models: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """The models that the page shows, in the config's order: those that the settings name, else the first ones."""
+    first = report.get("models") or list(models)[:MODELS]
+    named = {*first, report.get("whatif", {}).get("model")}
+    return {name: model for name, model in models.items() if name in named}
+
+
+def _of(models: Mapping[str, Any], tables: Tables) -> dict[str, Rows]:
+    """Tables without rows of other models; a table of other things stays whole."""
+    return {
+        stem: rows if stem in WHOLE else [row for row in rows if row.get("model") in (None, *models)]
+        for stem, rows in tables.items()
+    }
 
 
 def _in_full(sections: Sequence[Section]) -> Iterator[str]:
@@ -63,7 +81,7 @@ def _notes(notes: Any) -> list[str]:
     return [] if not notes else [notes] if isinstance(notes, str) else [str(note) for note in notes]
 
 
-def _models(models: Mapping[str, Any], given: ledgers.Inputs) -> Section:
+def _models(models: Mapping[str, Any], given: ledgers.Inputs, every: int) -> Section:
     """The models side by side, in one formula each, and what was read into them."""
     if not models:
         return layout.section("models", layout.text("sections/models/empty", css="note"))
@@ -78,6 +96,9 @@ def _models(models: Mapping[str, Any], given: ledgers.Inputs) -> Section:
     return layout.section(
         "models",
         layout.text("models"),
+        layout.text("sections/models/part", css="note", shown=len(models), every=every)
+        if every > len(models)
+        else None,
         *ledgers.side_by_side(given, text_parts),
         noted,
         sections=[layout.section("whole-formulas", layout.text("whole-formulas"), whole)],
@@ -167,6 +188,10 @@ def compute(
     verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
     study, provenance, training_runs = study or {}, provenance or {}, training_runs or {}
     rows = list((claims or {}).get("claims", []))
+    everything, every = ledger, len(models)
+    models = shown(models, report)
+    ledger = _of(models, ledger)
+    training_runs = {name: run for name, run in training_runs.items() if run["model"] in models}
     labels = {name: model.get("label") or name for name, model in models.items()}
     given = ledgers.Inputs(ledger, whatif.specs(models), labels)
     calculator = bool(models and recipes)
@@ -174,14 +199,19 @@ def compute(
     calculated = whatif.every_model(models)
     clocks = studies.clocks(timing)
     surprised = surprises(
-        claims=claims or {}, verification=verification, ledger=ledger, experiment=experiment, study=study, timing=timing
+        claims=claims or {},
+        verification=verification,
+        ledger=everything,
+        experiment=experiment,
+        study=study,
+        timing=timing,
     )
     sections = [
-        judged.findings(rows, surprised, judged.checks(verification, ledger, experiment)),
+        judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
         _calculator(calculator, device),
         judged.section(rows, verification, claimfigures.tries(models, recipes), claimfigures.plays(models, recipes)),
         layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
-        _models(models, given),
+        _models(models, given, every),
         layout.section(
             "sweeps", layout.text("sweeps"), sections=swept.sections(sweeps or {}, answers or {}, maps or {})
         ),
