@@ -21,8 +21,9 @@ SMALL = {
     "norm": "rmsnorm",
     "feedforward": "gelu",
 }
-LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement"]  # read every model
-UNEXECUTED = ["fit", "conventions"]  # know every model, and read no execution
+LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement", "fit", "conventions"]
+LEDGERS += ["training_compute"]  # all of them read the executions
+MADE = ["families", "published"]  # ledgers of models that are no setting
 SWEEP = {"sweep/decoders/0000", "answers/decoders"}
 TAIL = {"provenance", "summary"}
 PAGE = {"report"} | TAIL
@@ -143,24 +144,28 @@ def code(module: str):
 
 def model(name: str, *verifications: str):
     """What hangs on one model: its execution, every ledger that reads models, and the verifications that name it."""
-    return {f"execution/{name}", *ledgers(*LEDGERS, *UNEXECUTED), *(f"verification/{one}" for one in verifications)}
+    return {f"execution/{name}", *ledgers(*LEDGERS), *(f"verification/{one}" for one in verifications)}
 
 
 EXECUTIONS = {f"execution/{name}" for name in ("teaching", "modern", "section-7", "gpt2")}
 # Verifications that name a model read its execution table, so they follow when executions are made anew.
 READ_EXECUTIONS = {"verification/parameter_rule", "verification/training_compute", "verification/training_state"}
 TRAINED = {"study/loss", "study/classification", "verification/checkpoint", "verification/classification"}
-NUMERICS = {  # verifications that import the NumPy decoder
-    f"verification/{name}"
-    for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_values", "grouped_query")
-} | {"verification/gated_feedforward", "verification/attention_schedules", "study/extension"}
+NUMERICS = (
+    {  # verifications that import the NumPy decoder
+        f"verification/{name}"
+        for name in ("head_count", "output_projection", "permutation", "causal_prefix", "rope_values", "grouped_query")
+    }
+    | {f"verification/{name}" for name in ("score_scale", "rope_relative", "parameter_rule")}
+    | {"verification/gated_feedforward", "verification/attention_schedules", "study/extension"}
+)
 
 # name: (edit, the jobs that must run). The sets are written from what the jobs mean, not from the fingerprint.
 EDITS = {
     # models and what is run on them
     "a model's depth": (
         put("models", "modern", "architecture", "layers", value=5),
-        model("modern", "training_compute") | ledgers("training_compute") | CLAIMS,
+        model("modern", "training_compute") | CLAIMS,
     ),
     "a model that a verification names": (
         put("models", "section-7", "architecture", "d_ff", value=176),
@@ -172,7 +177,7 @@ EDITS = {
     ),
     "two values of one model swapped": (
         swap("models", "modern", "architecture", one="heads", other="layers"),
-        model("modern", "training_compute") | ledgers("training_compute") | CLAIMS,
+        model("modern", "training_compute") | CLAIMS,
     ),
     "a model's label": (put("models", "section-7", "label", value="Section 7"), PAGE),
     "a value inside a config.json": (
@@ -182,15 +187,15 @@ EDITS = {
     "the order of keys in a config.json": (lambda folder: rewrite_json(folder / "resources/models/gpt2.json"), set()),
     "a model more": (
         put_new("models", "small", value={"architecture": SMALL}),
-        {"execution/small", *ledgers(*LEDGERS, *UNEXECUTED)} | PAGE,
+        {"execution/small", *ledgers(*LEDGERS)} | PAGE,
     ),
     "a model less": (
         put("models", "gpt2", value=None),
-        ledgers(*LEDGERS, *UNEXECUTED) | {"verification/parameter_rule"} | CLAIMS,
+        ledgers(*LEDGERS) | {"verification/parameter_rule"} | CLAIMS,
     ),
     "a workload": (
         put("workloads", "b2-t64", "batch", value=3),
-        EXECUTIONS | ledgers(*LEDGERS, *UNEXECUTED) | READ_EXECUTIONS | CLAIMS,
+        EXECUTIONS | ledgers(*LEDGERS) | READ_EXECUTIONS | CLAIMS,
     ),
     "a workload too long for every model but one": (
         put_new("workloads", "long", value={"batch": 1, "context": 1000}),
@@ -198,11 +203,11 @@ EDITS = {
     ),
     "a recipe": (
         put("recipes", "adamw-fp32", "optimizer", value="sgd"),
-        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+        EXECUTIONS | ledgers(*LEDGERS) | READ_EXECUTIONS | CLAIMS,
     ),
     "the cache's dtypes": (
         put("cache_dtypes", value=["fp16"]),
-        EXECUTIONS | ledgers(*LEDGERS, "fit") | READ_EXECUTIONS | CLAIMS,
+        EXECUTIONS | ledgers(*LEDGERS) | READ_EXECUTIONS | CLAIMS,
     ),
     "a training run": (
         put("training_runs", "modern", "devices", value=2),
@@ -261,18 +266,19 @@ EDITS = {
     # sources
     "a formula of the cache": (
         code("formulas/kv_cache"),
-        ledgers("kv_cache", "fit", "conventions", "agreement")
-        | {"verification/grouped_query", "verification/training_state", "study/extension"}
+        ledgers("kv_cache", "fit", "conventions", "agreement", *MADE)
+        | {"verification/grouped_query", "study/extension"}
         | SWEEP
         | CLAIMS,
     ),
-    "a ledger": (code("ledger/training_compute"), ledgers("training_compute") | PAGE),
+    "a ledger": (code("ledger/training_compute"), ledgers("training_compute", *MADE) | PAGE),
     "the executed decoder's counting": (
         code("executed/count"),
         EXECUTIONS
-        | ledgers(*LEDGERS)
+        | {"families"}
+        | ledgers(*LEDGERS, "families")
         | READ_EXECUTIONS
-        | {f"verification/{name}" for name in ("gated_feedforward", "matmul_scaling", "teaching_parameters")}
+        | {f"verification/{name}" for name in ("matmul_scaling", "teaching_parameters")}
         | CLAIMS,
     ),
     "a verification": (code("verification/embedding_lookup"), {"verification/embedding_lookup"} | CLAIMS),
@@ -280,7 +286,10 @@ EDITS = {
         code("experiment/rope_dot_product"),
         {"experiment/rope_dot_product", "verification/rope_rotation"} | CLAIMS,
     ),
-    "the reference decoder": (code("reference/decoder"), NUMERICS | TRAINED - {"study/loss"} | CLAIMS),
+    "the reference decoder": (
+        code("reference/decoder"),
+        NUMERICS | TRAINED - {"study/loss"} | {"families"} | ledgers("families") | CLAIMS,
+    ),
     "a claim's words": (code("claims/text_a"), CLAIMS),
     "the verdicts' rule": (code("claims/claim"), CLAIMS),
     "the pictures": (code("report/pictures"), PAGE),

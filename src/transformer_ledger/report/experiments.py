@@ -18,7 +18,7 @@ DIGITS = 12  # shown of a reference; the exact figures show all
 NAMES = {"rope": "rope_dot_product", "softmax": "blocked_softmax", "states": "blocked_softmax_states"}
 
 
-def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> list[Section | None]:
     """E1 and E2, each with what its table holds."""
     rope, softmax, states = (experiment.get(name, []) for name in NAMES.values())
     settings = provenance.get(f"results/experiment/{NAMES['rope']}.parquet", {}).get("settings") or {}
