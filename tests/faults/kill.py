@@ -112,6 +112,7 @@ def look(folder, clean, screen, way):
 
 
 def main(kills, seed):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's way to ignore it would go on to the runs
     draw = random.Random(seed)
     counts, wrong, whole, begun = collections.Counter(), [], 0, time.monotonic()
     with tempfile.TemporaryDirectory() as made:
