@@ -201,7 +201,7 @@ def test_verdicts_are_counted(html):
         "refuted": 1,
         "not reproducible": 1,
     }
-    assert "Two misprints." in html
+    assert "Two misprints:" in html
 
 
 def test_a_difference_is_shown_first(tables):

@@ -324,10 +324,10 @@ def _spread(value: Any) -> Any:
     """The list that a range {from, to, step} or {from, to, times} stands for; anything else, and too long a one, as it is."""
     if not isinstance(value, Mapping) or set(value) not in ({"from", "to", "step"}, {"from", "to", "times"}):
         return value
-    numbers = {name: _number(str(number)) for name, number in value.items()}
-    if any(number is None or number.denominator != 1 or number < 1 for number in numbers.values()):
+    numbers = [_number(str(value[name])) for name in ("from", "to", "step" if "step" in value else "times")]
+    if any(number is None or number.denominator != 1 or number < 1 for number in numbers):
         return value
-    first, last, by = (int(number) for number in numbers.values() if number is not None)
+    first, last, by = (int(number) for number in numbers if number is not None)
     if "step" in value:
         return value if (last - first) // by >= _VALUES else list(range(first, last + 1, by))
     found = [first] if by > 1 and first <= last else []
