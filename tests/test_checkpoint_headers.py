@@ -1,6 +1,7 @@
 """A checkpoint's tensors against the closed form: files that transformers writes, and the one that the pipeline makes."""
 
 import json
+import math
 
 import pytest
 
@@ -75,6 +76,25 @@ def test_each_kind_of_difference_is_named(saved, capsys, tmp_path):
     tied = json.loads((tmp_path / "config.json").read_text()) | {"tie_word_embeddings": True}
     (tmp_path / "config.json").write_text(json.dumps(tied))
     assert sized(tmp_path, capsys)[1]["checkpoint"]["tied_copies"] == ["lm_head.weight"]
+
+
+def test_a_quantised_checkpoint_is_held_by_its_bytes(saved, capsys, tmp_path):
+    raw = json.loads((saved["llama"] / "config.json").read_text())
+    raw |= {"dtype": "float32", "quantization_config": {"quant_method": "fp8"}}  # a number a byte, a scale a matrix
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    (tmp_path / "model.safetensors").write_bytes((saved["llama"] / "model.safetensors").read_bytes())
+
+    def change(held):
+        for name in [name for name in held if name.endswith("_proj.weight")]:
+            held[name] |= {"dtype": "F8_E4M3", "data_offsets": [0, math.prod(held[name]["shape"])]}
+            held[f"{name}_scale_inv"] = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+    edited(tmp_path, change)
+    code, found = sized(tmp_path, capsys)
+    assert (code, found["checkpoint"]["by_name"]) == (0, False)
+    assert found["checkpoint"]["model_bytes"] == found["parameters"]["bytes"]
+    edited(tmp_path, lambda held: held.pop("model.layers.0.mlp.up_proj.weight_scale_inv"))
+    assert sized(tmp_path, capsys)[0] == 1
 
 
 def test_the_pipelines_own_checkpoint(finished, capsys):

@@ -658,9 +658,9 @@ UNREADABLE = {
     "x: *foo\n": "bad.yaml:1: not YAML: found undefined alias",
     "<<: [1]\n": "bad.yaml:1: ['<<']: merges no mapping; allowed: an alias of one, or a list",
     "x: !!python/tuple [1]\n": "bad.yaml:1: x: the tag !!python/tuple is not read; leave it out",
-    "x: !mine 1\n": "bad.yaml:1: x: '1' is taken for !mine and is none; put text in quotes",
-    "x: 2024-99-99\n": "bad.yaml:1: x: '2024-99-99' is taken for !!timestamp and is none; put text in quotes",
-    "x: !!int ''\n": "bad.yaml:1: x: '' is taken for !!int and is none; put text in quotes",
+    "x: !mine 1\n": "bad.yaml:1: x: YAML reads '1' as !mine, and it is not one; put text in quotes",
+    "x: 2024-99-99\n": "bad.yaml:1: x: YAML reads '2024-99-99' as !!timestamp, and it is not one; put text in quotes",
+    "x: !!int ''\n": "bad.yaml:1: x: YAML reads '' as !!int, and it is not one; put text in quotes",
     f"x: 0x{'f' * 5000}\n": "bad.yaml:1: x: an integer of more than 100 digits",
 }
 

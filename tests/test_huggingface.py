@@ -454,7 +454,7 @@ def test_multimodal_file_gives_its_text_part():
         ({"model_type": "opt", "layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "not counted"),
         ({"model_type": "deepseek_v3", "num_key_value_heads": 8}, "num_key_value_heads", "latent"),
         ({"model_type": "deepseek_v3", "moe_layer_freq": 2}, "moe_layer_freq", "not counted"),
-        ({"model_type": "falcon", "multi_query": False, "num_kv_heads": 8}, "num_kv_heads", "no such Falcon"),
+        ({"model_type": "falcon", "multi_query": False, "num_kv_heads": 8}, "num_kv_heads", "it must be"),
         (
             {"model_type": "falcon", "new_decoder_architecture": True, "parallel_attn": False},
             "parallel_attn",

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from transformer_ledger import huggingface, size
+from transformer_ledger.keys import NoClosedForm
 from transformer_ledger.ledger import kv_cache, matmul, parameters, stored
 from transformer_ledger.model import ModelError
 
@@ -243,7 +244,7 @@ def test_a_family_without_a_closed_form_is_counted(name):
     assert components.total() == total
     assert active in (None, used)
     if name != "glm-4.5-air":
-        with pytest.raises(huggingface.NoClosedForm):
+        with pytest.raises(NoClosedForm):
             read(name)
 
 

@@ -22,7 +22,9 @@ from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from transformer_ledger import huggingface  # noqa: E402
 from transformer_ledger.executed import run, transformers_model  # noqa: E402
+from transformer_ledger.keys import NULL_SAYS  # noqa: E402
 from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters  # noqa: E402
+from transformer_ledger.rotary import ROTARY  # noqa: E402
 
 BUILT, RUN = 35, 2  # files of each family
 GPT = {"d": ("n_embd", "hidden_size"), "L": ("n_layer", "num_hidden_layers"), "h": ("n_head", "num_attention_heads")}
@@ -137,7 +139,7 @@ class Draw:
         """A value, or the default of a key that is left out."""
         names = (names,) if isinstance(names, str) else names
         if self.chance(leave):
-            if self.chance(0.3) and not set(names) & set(huggingface.NULL_SAYS):
+            if self.chance(0.3) and not set(names) & set(NULL_SAYS):
                 self.put(names, None)
             return getattr(defaults(self.family), names[0], None)
         return self.put(names, self.one(*values))
@@ -150,7 +152,7 @@ def divisors(n: int) -> list[int]:
 def _attention(draw: Draw) -> None:
     """Width, heads, key/value heads and their width, so that what is left out fits too."""
     family, random = draw.family, draw.random
-    own = huggingface.ROTARY.get(family)
+    own = ROTARY.get(family)
     free, grouped = bool(own and not own.fills), bool(own and not own.many)
     step = TURNED.get(family, 2)
     d = draw.size("d", *[step * width * n for width in (1, 2, 3, 4, 5, 8) for n in (1, 2, 3, 4, 6, 8, 12)])
@@ -273,7 +275,7 @@ def drawn(family: str, seed: int, run: bool = False) -> dict[str, Any]:
     L = draw.put(draw.names["L"], draw.random.randint(1, 4 if run else 7))
     draw.size("V", *range(2, 99))
     draw.size("C", *range(24, 64))
-    if family in huggingface.ROTARY and huggingface.ROTARY[family].latent:
+    if family in ROTARY and ROTARY[family].latent:
         _latent(draw, L)
     else:
         _attention(draw)
@@ -293,7 +295,7 @@ def drawn(family: str, seed: int, run: bool = False) -> dict[str, Any]:
     for key, value in [*NOISE.items(), *NOISE_OF.get(family, {}).items()]:
         if draw.chance(0.1):
             draw.config[key] = value
-    if family in huggingface.ROTARY and family not in ("phi3", "phimoe") and draw.chance(0.2):
+    if family in ROTARY and family not in ("phi3", "phimoe") and draw.chance(0.2):
         draw.config |= {"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
     keys = list(draw.config)
     draw.random.shuffle(keys)
@@ -389,7 +391,7 @@ def test_closed_forms_are_the_tensors_that_transformers_builds(family: str) -> N
         ("gemma", {"head_dim": 128}),
         ("gemma2", {"tied": False}),
         ("gemma3_text", {"pattern": 3}),
-        ("mixtral", {"experts": huggingface.ROTARY["phimoe"].experts}),
+        ("mixtral", {"experts": ROTARY["phimoe"].experts}),
         ("olmo2", {"query_key_norm": "head"}),
     ],
 )
@@ -398,10 +400,10 @@ def test_a_wrong_fact_is_seen(monkeypatch: pytest.MonkeyPatch, family: str, fact
     config = {"model_type": family, "vocab_size": 50, "hidden_size": 64, "num_hidden_layers": 6, "sliding_window": 5}
     config |= {"num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 40}
     config = {name: value for name, value in config.items() if name not in fact}
-    if huggingface.ROTARY[family].window == "none":
+    if ROTARY[family].window == "none":
         del config["sliding_window"]
     assert not off(family, config, 2, 7)
-    monkeypatch.setitem(huggingface.ROTARY, family, dataclasses.replace(huggingface.ROTARY[family], **fact))
+    monkeypatch.setitem(ROTARY, family, dataclasses.replace(ROTARY[family], **fact))
     assert off(family, config, 2, 7)
 
 

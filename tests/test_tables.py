@@ -214,7 +214,7 @@ def test_a_wrong_job_is_one_message(tmp_path, monkeypatch, capsys, case):
 
 
 def test_too_little_memory_is_one_message(tmp_path):
-    settings = {"d_model": 8, "heads": 1, "batch": 4096, "length": 65536, "repeats": {}, "seed": 0}  # 64 TiB of scores
+    settings = {"d_model": 8, "heads": 1, "batch": 65536, "length": 2**20, "repeats": {}, "seed": 0}  # 2 TiB of inputs
     spec = _spec_file(tmp_path, "timing.matmul_scaling", json.dumps({"settings": settings, "inputs": {}}))
     command = [sys.executable, "-m", "transformer_ledger", "--spec", str(spec), "--output", "x.parquet"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}

@@ -203,6 +203,20 @@ def _not_yaml(name: str, text: str, error: yaml.MarkedYAMLError) -> str:
     return f"{name}:{line}: not YAML: {reason}{hint}"
 
 
+def _scalar(loader: Any, node: yaml.ScalarNode) -> str:
+    """What is wrong with a value as it is written; "" where nothing is."""
+    whole = node.tag.endswith(":int")
+    if whole and len(node.value) > _DIGITS:
+        return f"an integer of more than {_DIGITS} digits"
+    try:  # 2024-99-99, !!int x, !!float x, !!bool x, !mine x
+        value = loader.construct_object(node)
+    except (ValueError, LookupError, AttributeError, yaml.YAMLError):
+        return f"YAML reads {node.value!r} as {node.tag.replace(_TAG, '!!')}, and it is not one; put text in quotes"
+    if whole and _OLD_INTEGER.fullmatch(node.value):
+        return f"{node.value} means {value} in YAML 1.1; write the number meant plainly"
+    return ""
+
+
 def _walk(
     loader: Any,
     node: yaml.Node,
@@ -221,18 +235,8 @@ def _walk(
     if len(places) > _VALUES:
         raise ConfigError(f"{name}:{line}: {dotted(key)}: more than {_VALUES} values up to here; what repeats aliases?")
     if isinstance(node, yaml.ScalarNode):
-        if node.tag.endswith(":int") and len(node.value) > _DIGITS:
-            problems.append((line, f"{dotted(key)}: an integer of more than {_DIGITS} digits"))
-            return
-        try:  # 2024-99-99, !!int x, !!float x, !!bool x, !mine x
-            loader.construct_object(node)
-        except (ValueError, LookupError, AttributeError, yaml.YAMLError):
-            meant = f"{node.value!r} is taken for {node.tag.replace(_TAG, '!!')} and is none"
-            problems.append((line, f"{dotted(key)}: {meant}; put text in quotes"))
-            return
-        if node.tag.endswith(":int") and _OLD_INTEGER.fullmatch(node.value):
-            meant = f"{node.value} means {loader.construct_object(node)} in YAML 1.1"
-            problems.append((line, f"{dotted(key)}: {meant}; write the number meant plainly"))
+        if wrong := _scalar(loader, node):
+            problems.append((line, f"{dotted(key)}: {wrong}"))
         return
     if node.tag.removeprefix(_TAG) not in _HOLDERS:
         problems.append((line, f"{dotted(key)}: the tag {node.tag.replace(_TAG, '!!')} is not read; leave it out"))

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer_ledger.ledger.parameters import tensors
-from transformer_ledger.ledger.stored import file_type, quantization
+from transformer_ledger.ledger.stored import MODULES, file_type, quantization
 from transformer_ledger.model import Layer, ModelError, ModelSpec
 
 MOST = 2**27  # bytes of a header; the largest published ones have a few million
-DTYPES = {"F64": ("fp64", 8), "F32": ("fp32", 4), "F16": ("fp16", 2), "BF16": ("bf16", 2), "F8_E4M3": ("fp8", 1)}
+DTYPES = {"F64": "fp64", "F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8"}
 OWN = "transformer_ledger"  # key of a header's metadata that describes a model of our own
 SHOWN = 5  # names of each kind of difference that the text shows
 
@@ -28,21 +28,14 @@ Shapes = dict[str, tuple[int, ...]]
 
 # Component → module of a layer, as most of transformers' families call it.
 _PLAIN = {
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.output": "self_attn.o_proj",
+    **MODULES,
     "attention.query_norm": "self_attn.q_norm",
     "attention.key_norm": "self_attn.k_norm",
-    "attention.query_down": "self_attn.q_a_proj",
     "attention.query_down_norm": "self_attn.q_a_layernorm",
-    "attention.latent_down": "self_attn.kv_a_proj_with_mqa",
     "attention.latent_norm": "self_attn.kv_a_layernorm",
     "attention.key+value": "self_attn.kv_b_proj",
     "router": "mlp.gate",
     "shared_gate": "mlp.shared_expert_gate",
-    **{f"feedforward.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")},
-    **{f"shared_feedforward.{name}": f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down")},
 }
 _BLOCK_SPARSE = {"router": "block_sparse_moe.gate"} | {
     f"feedforward.{name}": f"block_sparse_moe.experts.#.{own}"
@@ -184,13 +177,15 @@ def _layer_of(name: str) -> int:
     return int(found[1]) if found else -1
 
 
-def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[Path]) -> dict[str, Any]:
+def compared(
+    spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[Path], stored_bytes: int
+) -> dict[str, Any]:
     """What the tensors of `paths` have and the closed form has not, and the other way round.
 
     Names by kind of difference: missing, extra, shape, type (not the file's own), tied_copies (a tied head that is stored
     all the same), buffers, multi_token (layers past the model's own). `kind` is the family's model_type; "" is our own
-    decoder. Of a quantised checkpoint, and of a family without names here, only the sums are compared: `parameters` and
-    `bytes`.
+    decoder. Of a family without names here only the parameters are compared, and of a quantised checkpoint only the bytes,
+    with `stored_bytes`, which the closed form says.
     """
     held: dict[str, tuple[tuple[int, ...], str, int]] = {}
     for path in paths:
@@ -212,6 +207,8 @@ def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[
         "tensors": len(held),
         "bytes": sum(size for _, _, size in held.values()),
         "parameters": sum(math.prod(shape) for shape, _, _ in kept.values()),
+        "model_bytes": sum(size for _, _, size in kept.values()),
+        "closed_form_bytes": stored_bytes,
         "closed_form_parameters": sum(tensor.parameters for tensor in tensors(spec)),
         "tied_copies": copies,
         "buffers": sorted(buffers),
@@ -230,12 +227,14 @@ def compared(spec: ModelSpec, kind: str, config: Mapping[str, Any], paths: list[
         "missing": sorted(set(want) - set(kept)),
         "extra": sorted(set(kept) - set(want)),
         "shape": sorted(name for name in set(want) & set(kept) if want[name] != kept[name][0]),
-        "type": sorted(name for name in kept if dtype and DTYPES.get(kept[name][1], ("", 0))[0] != dtype),
+        "type": sorted(name for name in kept if dtype and DTYPES.get(kept[name][1]) != dtype),
     }
 
 
 def agrees(found: Mapping[str, Any]) -> bool:
-    """Whether the checkpoint is the model of the closed form: the same tensors, or at least as many numbers."""
+    """Whether the checkpoint is the model of the closed form: the same tensors, or at least as many numbers or bytes."""
     if found["by_name"]:
         return not (found["missing"] or found["extra"] or found["shape"])
-    return found["quantised"] or found["parameters"] == found["closed_form_parameters"]
+    if found["quantised"]:
+        return bool(found["model_bytes"] == found["closed_form_bytes"])
+    return bool(found["parameters"] == found["closed_form_parameters"])

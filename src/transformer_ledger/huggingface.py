@@ -16,23 +16,9 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger import rotary
-from transformer_ledger.keys import DIGITS, NULL_SAYS, SAME, Keys, NoClosedForm
+from transformer_ledger.keys import DIGITS, SAME, Keys, NoClosedForm
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelError, ModelSpec
 from transformer_ledger.rotary import OTHER_NAMES, ROTARY
-
-__all__ = [
-    "KNOWN",
-    "NULL_SAYS",
-    "QUIET",
-    "ROTARY",
-    "SAME",
-    "TEXT_PART",
-    "NoClosedForm",
-    "parsed",
-    "read",
-    "task",
-    "text_part",
-]
 
 
 def _biased(attention: Attention, qkv: bool, output: bool) -> Attention:
@@ -125,7 +111,10 @@ def _falcon(name: str, keys: Keys) -> ModelSpec:
         keys.fixed("num_ln_in_parallel_attn", None, 1)
     bias, multi_query = keys.flag("bias", False), keys.flag("multi_query", True)
     if new and not parallel:
-        raise ModelError("parallel_attn", "false with new_decoder_architecture true: no such Falcon runs")
+        raise ModelError(
+            "parallel_attn",
+            "false with new_decoder_architecture true; such a Falcon runs both in parallel",
+        )
     if new:
         h_kv = keys.derived("num_kv_heads", h, "as many as attention heads")
         norms = keys.integer("num_ln_in_parallel_attn", 2, 1, 2)
@@ -133,7 +122,8 @@ def _falcon(name: str, keys: Keys) -> ModelSpec:
         h_kv, norms = 1 if multi_query else h, 1 if parallel else 2
         if not multi_query and keys.derived("num_kv_heads", h, "as many as attention heads") != h:
             raise ModelError(
-                "num_kv_heads", f"not {h}, without multi_query and new_decoder_architecture: no such Falcon runs"
+                "num_kv_heads",
+                f"without multi_query and new_decoder_architecture it must be {h}, the number of attention heads",
             )
     alibi = keys.flag("alibi", False)
     f = keys.derived("ffn_hidden_size", 4 * d, "4 times the width")
@@ -275,7 +265,7 @@ def _extended(spec: ModelSpec, keys: Keys) -> ModelSpec:
         return spec
     own, inner = spec.context, Keys(scaling, keys.notes)
     factor = inner.number("factor", 1, 1e6)
-    base = inner.integer("original_max_position_embeddings", own) if kind == "yarn" and len(scaling) > 2 else own
+    base = inner.derived("original_max_position_embeddings", own, "the file's own length") if kind == "yarn" else own
     reached = int(Fraction(str(factor)) * base)
     if reached <= own:
         return spec

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from transformer_ledger.huggingface import ROTARY, text_part
+from transformer_ledger.huggingface import text_part
 from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec
+from transformer_ledger.rotary import ROTARY
 
 COPY = "small copy"  # what stands in the place of a workload's name
 
@@ -198,9 +199,7 @@ def _copied_sizes(spec: ModelSpec, facts: Mapping[str, Any]) -> dict[str, Any]:
         sizes |= {"q_lora_rank": a.latent.query_rank or None, "kv_lora_rank": a.latent.kv_rank}
         sizes |= {"qk_nope_head_dim": a.latent.nope_dim, "qk_rope_head_dim head_dim": a.latent.rope_dim}
         sizes |= {"v_head_dim": a.latent.value_dim}
-    elif (
-        facts["model_type"] in ROTARY and not ROTARY[facts["model_type"]].fills
-    ):  # in the others the heads fill the width
+    elif (family := ROTARY.get(facts["model_type"])) and not family.fills:  # in the others the heads fill the width
         sizes |= {"head_dim": a.head_dim}
     if "partial_rotary_factor" in facts:
         sizes |= {"partial_rotary_factor rotary_pct": rotated(facts, a) / a.head_dim}

@@ -18,6 +18,7 @@ from typing import Any
 
 from transformer_ledger import config, headers, huggingface, limits
 from transformer_ledger.formulas.training_compute import rule_flops
+from transformer_ledger.keys import NoClosedForm
 from transformer_ledger.ledger import (
     agreement,
     fit,
@@ -116,13 +117,7 @@ def sizes(
 
     return {
         "tier": EXACT,
-        "input": {
-            "model": spec.name,
-            "batch": batch,
-            "context": context,
-            "dtype": dtype or f"as stored: {weights['stored_as']}",
-            "cache_dtype": cache_dtype,
-        },
+        "input": _input(spec.name, batch, context, dtype or f"as stored: {weights['stored_as']}", cache_dtype),
         "parameters": {"total": total, "active": active, "components": components, "bytes": chosen},
         "weights": weights,
         "kv_cache": {
@@ -143,6 +138,10 @@ def sizes(
     }
 
 
+def _input(name: str, batch: int, context: int, dtype: str, cache_dtype: str) -> dict[str, Any]:
+    return {"model": name, "batch": batch, "context": context, "dtype": dtype, "cache_dtype": cache_dtype}
+
+
 def counted(
     name: str, raw: Mapping[str, Any], reason: str, batch: int, context: int, options: argparse.Namespace
 ) -> dict[str, Any]:
@@ -154,6 +153,8 @@ def counted(
     from transformer_ledger.executed import counted as executed
 
     dtype, cache_dtype = options.dtype, options.cache_dtype
+    if "/" in cache_dtype:
+        raise ModelError("cache-dtype", f"{cache_dtype}: a type each for keys and values needs a closed form; {reason}")
     found = executed.compute(name, raw, batch, context, options.execute)
     notes = [f"{COUNTED}: {reason.partition('; known')[0]}"]
     notes.append(f"counted: transformers’ {found['class']}; what the file leaves out is as that class has it")
@@ -167,13 +168,7 @@ def counted(
     number = storage.bytes_per_number(cache_dtype) / 2  # it is counted in bf16
     return {
         "tier": COUNTED,
-        "input": {
-            "model": name,
-            "batch": batch,
-            "context": context,
-            "dtype": dtype or f"as stored: {stored_as}",
-            "cache_dtype": cache_dtype,
-        },
+        "input": _input(name, batch, context, dtype or f"as stored: {stored_as}", cache_dtype),
         "parameters": {
             "total": total,
             **({} if found["active"] is None else {"active": found["active"]}),
@@ -265,7 +260,10 @@ def _checkpoint(found: Mapping[str, Any]) -> Iterator[str]:
         f"{held['parameters']:,} numbers, {held['closed_form_parameters']:,} in the closed form"
     )
     if not held["by_name"]:
-        yield f"checkpoint: names not compared, {'it is quantised' if held['quantised'] else 'unknown for this family'}"
+        yield (
+            f"checkpoint: {held['model_bytes']:,} bytes of the model’s tensors, {held['closed_form_bytes']:,} in the closed form; "
+            f"names are not compared: {'it is quantised' if held['quantised'] else 'unknown for this family'}"
+        )
     for kind in ("missing", "extra", "shape", "type", "tied_copies", "buffers", "multi_token"):
         names = held.get(kind)
         if names:
@@ -403,7 +401,7 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     own = headers.described(paths) if not raw else None
     try:
         spec, notes = (own, []) if own else huggingface.read(name, raw)
-    except huggingface.NoClosedForm as error:
+    except NoClosedForm as error:
         if options.layout:
             raise ModelError("layout", f"only models with a closed form are spread; {error}") from None
         reason, length = f"{error.key}: {error}", options.context or 4096
@@ -418,8 +416,9 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
         found["fullest_device"] = spread
         notes.append(f"layout: weights of the fullest device in {weights}, activations and work space not in it")
     if paths:
+        stored_bytes = found["weights"]["uniform"]["fp32"] if own else found["weights"]["stored"]["all"]
         kind = "" if own else huggingface.text_part(raw, [])["model_type"]
-        found["checkpoint"] = headers.compared(spec, kind, raw, paths)
+        found["checkpoint"] = headers.compared(spec, kind, raw, paths, stored_bytes)
     if options.execute:
         ran = cache if cache.partition("-g")[0] in storage.BITS else "bf16"
         if ran != cache:

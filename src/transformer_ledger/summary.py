@@ -37,12 +37,14 @@ def met_by(ledger: Tables) -> dict[str, int]:
     return {name: counted[name] for name in MET_BY}
 
 
+def differs(row: Mapping[str, Any]) -> bool:
+    """Whether any difference of a ledger's row is not 0: `difference`, or a column that ends in it."""
+    return any(row[key] for key in row if key.endswith("difference"))
+
+
 def differing(ledger: Tables) -> dict[str, Rows]:
-    """The rows of each ledger where any difference is not 0: `difference`, or a column that ends in it."""
-    return {
-        name: [row for row in rows if any(row[key] for key in row if key.endswith("difference"))]
-        for name, rows in ledger.items()
-    }
+    """The rows of each ledger where any difference is not 0."""
+    return {name: list(filter(differs, rows)) for name, rows in ledger.items()}
 
 
 def surprises(

@@ -13,6 +13,7 @@ from typing import Any
 
 from transformer_ledger import huggingface
 from transformer_ledger.executed.run import LAYERS, apart
+from transformer_ledger.keys import SAME
 from transformer_ledger.model import ModelError
 from transformer_ledger.tables import TableError
 
@@ -28,11 +29,11 @@ PER_TOKEN = (
 
 def _checked(keys: Mapping[str, Any]) -> None:
     """Refuse sizes that no model has, which transformers takes as they come."""
-    for name in {name for names in huggingface.SAME for name in names}:
+    for name in {name for names in SAME for name in names}:
         value = keys.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value < 2**31:
             raise ModelError(name, f"{value}; allowed: 1 to {2**31 - 1}")
-    for name in huggingface.SAME[1]:
+    for name in SAME[1]:
         if isinstance(keys.get(name), int) and keys[name] > LAYERS:
             raise ModelError(name, f"{keys[name]} layers; models of up to {LAYERS} are built")
 

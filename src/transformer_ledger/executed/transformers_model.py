@@ -31,6 +31,7 @@ from transformers import (
 from transformer_ledger import huggingface
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
 from transformer_ledger.executed.count import CountError, by_module, forward_flops, own_inputs, token_ids
+from transformer_ledger.keys import NULL_SAYS
 from transformer_ledger.model import Attention, ModelSpec
 
 QKV = "query+key+value"
@@ -123,7 +124,7 @@ def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
 CLASSES = {"language": AutoModelForCausalLM, "none": AutoModel, "score": AutoModelForSequenceClassification}
 # Positions that scale their angles by the largest one seen, which on the meta device has no value; and those of images.
 OTHER_POSITIONS = ("dynamic", "longrope", "su", "mrope")
-OFF_BY_NULL = (*huggingface.NULL_SAYS, "attn_logit_softcapping", "final_logit_softcapping")
+OFF_BY_NULL = (*NULL_SAYS, "attn_logit_softcapping", "final_logit_softcapping")
 
 
 def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype = torch.bfloat16) -> Any:

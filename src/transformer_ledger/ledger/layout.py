@@ -15,8 +15,9 @@ devices.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
@@ -76,7 +77,7 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
         raise ModelError("layout", f"expert {layout.expert} is more than the data × tensor devices of a stage")
     for _, layer in spec.kinds():
         _kv_heads(layer.attention.heads, layer.attention.kv_heads, layout.tensor)
-        if layout.expert > max(layer.feedforward.experts, 1) and layer.feedforward.experts:
+        if 0 < layer.feedforward.experts < layout.expert:
             raise ModelError("layout", f"expert {layout.expert} is more than the {layer.feedforward.experts} experts")
 
 
@@ -140,17 +141,10 @@ def stages(spec: ModelSpec, layout: Layout) -> list[tuple[list[Tensor], ModelSpe
     return made
 
 
-def _numbers(held: list[Tensor]) -> Iterator[tuple[int, int]]:
-    for tensor in held:
-        count = 1
-        for size in tensor.shape:
-            count *= size
-        yield tensor.copies, count
-
-
 def parameters(spec: ModelSpec, layout: Layout) -> int:
     """Numbers on the fullest device."""
-    return max(sum(copies * count for copies, count in _numbers(held)) for held, _ in stages(spec, layout))
+    held = [tensors for tensors, _ in stages(spec, layout)]
+    return max(sum(tensor.copies * math.prod(tensor.shape) for tensor in stage) for stage in held)
 
 
 def cache_bytes(spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str) -> int:
@@ -174,16 +168,11 @@ def compute(
     spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str, cache_dtype: str, recipes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Sizes on the fullest device; `training_state` by recipe, its ZeRO stage over the data degree."""
-    state = {}
-    for name, recipe in recipes.items():
-        divided = {**recipe, "devices": layout.data}
-        state[name] = max(
-            sum(
-                training_state.item_bytes(held, item, kept, divided)[1]
-                for item, kept in training_state.items(recipe).items()
-            )
-            for held, _ in stages(spec, layout)
-        )
+    held = [tensors for tensors, _ in stages(spec, layout)]
+    state = {
+        name: max(training_state.held_bytes(stage, {**recipe, "devices": layout.data})[1] for stage in held)
+        for name, recipe in recipes.items()
+    }
     numbers, tokens = parameters(spec, layout), (context, context - 1)
     after, before = (cache_bytes(spec, layout, layout.data, T, cache_dtype) if T else 0 for T in tokens)
     return {

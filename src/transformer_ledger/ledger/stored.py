@@ -135,7 +135,7 @@ METHODS: dict[str, Method] = {
     "compressed-tensors": _compressed,
 }
 
-# Where files name modules that stay as they are: by these paths.
+# The maps of a layer by the paths that checkpoints and lists of modules left out give them.
 MODULES = {
     "attention.query": "self_attn.q_proj",
     "attention.key": "self_attn.k_proj",

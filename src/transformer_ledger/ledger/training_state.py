@@ -77,9 +77,8 @@ def item_bytes(every: Sequence[Tensor], item: str, dtype: str, recipe: Mapping[s
     return size, share(N, b.numerator, item, recipe)
 
 
-def totals(spec: ModelSpec, recipe: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Bytes of a recipe's whole state, and on the device that holds most of it."""
-    every = tensors(spec)
+def held_bytes(every: Sequence[Tensor], recipe: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Bytes of a recipe's whole state of some tensors, and on the device that holds most of it."""
     sizes = [item_bytes(every, item, dtype, recipe) for item, dtype in items(recipe).items()]
     return sum(size for size, _ in sizes), sum(fullest for _, fullest in sizes)
 

@@ -11,9 +11,8 @@ from itertools import product
 from typing import Any
 
 from transformer_ledger import huggingface
-from transformer_ledger.huggingface import ROTARY
 from transformer_ledger.model import ModelSpec
-from transformer_ledger.rotary import Rotary
+from transformer_ledger.rotary import ROTARY, Rotary
 
 FORMS = ("tied", "window")
 WINDOW = 4096  # of a form that has one, until the file names its own

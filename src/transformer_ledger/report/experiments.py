@@ -128,7 +128,7 @@ def _decoder(rows: Rows) -> Section | None:
     """Our decoder against the NumPy reference and transformers: small models, and one switch at a time."""
     if not rows:
         return None
-    shares = [{**row, "share": 100 * row["difference"] / row["bound"] if row["bound"] else 0.0} for row in rows]
+    shares = [{**row, "share": 100 * _ratio(row)} for row in rows]
     models = [
         {
             "case": case,

@@ -34,6 +34,7 @@ from transformer_ledger.report.layout import (
 )
 from transformer_ledger.report.parts import group
 from transformer_ledger.shrunken import COPY
+from transformer_ledger.summary import differs
 from transformer_ledger.tables import by
 
 INNER = ("attention.scores", "attention.values")
@@ -42,11 +43,15 @@ LONGEST = 4096  # tokens at which models are set side by side, or a model's whol
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What the sections of the ledgers are made from: tables by name, specs and labels of the models by name."""
+    """What the sections of the ledgers are made from: tables, specs and labels of the models that the page shows, by name.
+
+    `everything` are the tables of all models.
+    """
 
     ledger: Mapping[str, Rows]
     specs: Mapping[str, ModelSpec]
     labels: Mapping[str, str]
+    everything: Mapping[str, Rows]
 
     def rows(self, name: str) -> Rows:
         """The rows of a ledger, none where it was not made."""
@@ -64,8 +69,7 @@ def sections(given: Inputs) -> list[Section]:
 
 
 def _differ(rows: Rows) -> Cell:
-    counted = [row for row in rows if row["difference"] is not None]
-    return layout.differing(sum(row["difference"] != 0 for row in counted), len(counted))
+    return layout.differing(sum(map(differs, rows)), sum(row["difference"] is not None for row in rows))
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -466,7 +470,7 @@ def _evidence(given: Inputs) -> Section:
     return layout.section(
         "evidence",
         layout.text("evidence"),
-        layout.table("met-by", evidence_summary(given.ledger), {"ledger": TEXT, **met}),
+        layout.table("met-by", evidence_summary(given.everything), {"ledger": TEXT, **met}),
         layout.table("met-by-families", families_summary(given.rows("families")), {"model": TEXT, **met}),
         layout.table("published", printed, {**published, "unit": TEXT, "holds": YES, "source": LONG}),
     )

@@ -193,22 +193,14 @@ def compute(
     ledger = _of(models, ledger)
     training_runs = {name: run for name, run in training_runs.items() if run["model"] in models}
     labels = {name: model.get("label") or name for name, model in models.items()}
-    given = ledgers.Inputs(ledger, whatif.specs(models), labels)
-    calculator = bool(models and recipes)
+    given = ledgers.Inputs(ledger, whatif.specs(models), labels, everything)
     start, device = report.get("whatif", {}), whatif.first_device(devices or {})
     calculated = whatif.every_model(models)
-    clocks = studies.clocks(timing)
-    surprised = surprises(
-        claims=claims or {},
-        verification=verification,
-        ledger=everything,
-        experiment=experiment,
-        study=study,
-        timing=timing,
-    )
+    judging = {"claims": claims or {}, "verification": verification, "experiment": experiment, "study": study}
+    surprised = surprises(**judging, ledger=everything, timing=timing)
     sections = [
         judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
-        _calculator(calculator, device),
+        _calculator(bool(models and recipes), device),
         judged.section(rows, verification, claimfigures.tries(models, recipes), claimfigures.plays(models, recipes)),
         layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
         _models(models, given, every),
@@ -219,26 +211,45 @@ def compute(
             "experiments", layout.text("experiments"), sections=experiments.sections(experiment, provenance)
         ),
         layout.section("studies", layout.text("studies"), sections=studies.sections(study, timing)),
-        layout.section("timing", layout.text("timing" if timing.get("attention") else "timing-alone"), sections=clocks),
+        _timing(timing),
         formulas.section(models, training_runs, start.get("model")),
         layout.section("glossary", layout.text("glossary"), Block("glossary", {"terms": layout.words()["glossary"]})),
         _provenance(provenance),
     ]
-    limit = report.get("rows_per_table", 3000)
     kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
     data = {
-        "tables": full_tables(_in_full(sections), kinds, limit),
-        "cases": judged.cases_data(verification, report.get("cases_per_claim", 200)),
-        "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
+        **_data(sections, kinds, verification, report),
         "whatif": whatif.described(calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start),
     }
-    scripts = [whatif.script(calculated, recipes), "\n".join(layout.file(f"script/{name}.js") for name in SCRIPTS)]
+    title = report.get("title", "Transformer Ledger")
+    return _html(title, judged.lead(rows), sections, data, whatif.script(calculated, recipes))
+
+
+def _timing(timing: Tables) -> Section:
+    words = layout.text("timing" if timing.get("attention") else "timing-alone")
+    return layout.section("timing", words, sections=studies.clocks(timing))
+
+
+def _data(
+    sections: Sequence[Section], kinds: Mapping[str, Tables], verification: Tables, report: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the script shows where it is asked for: whole tables, the cases of each claim, the symbols."""
+    return {
+        "tables": full_tables(_in_full(sections), kinds, report.get("rows_per_table", 3000)),
+        "cases": judged.cases_data(verification, report.get("cases_per_claim", 200)),
+        "symbols": {name: f"{s.meaning}{f' [{s.unit}]' if s.unit else ''}" for name, s in SYMBOLS.items()},
+    }
+
+
+def _html(title: str, lead: Markup, sections: Sequence[Section], data: Mapping[str, Any], formulas_script: str) -> str:
+    """The file: what was put together, its style, its scripts and its data."""
+    scripts = [formulas_script, "\n".join(layout.file(f"script/{name}.js") for name in SCRIPTS)]
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
-            title=report.get("title", "Transformer Ledger"),
-            lead=judged.lead(rows),
+            title=title,
+            lead=lead,
             sections=[part for part in sections if part.sections or part.id not in ("studies", "sweeps", "timing")],
             tables=data["tables"],
             style=Markup(layout.file("style.css") + layout.file("whatif.css")),

@@ -191,6 +191,28 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> No
         )
 
 
+def _plotted(
+    axes: Any, series: Mapping[str, Sequence[tuple[float, float]]], logarithmic: bool, marker: str | None
+) -> list[tuple[str, float, float, str]]:
+    """Draw every series; the label, end and colour of each."""
+    ends = []
+    for index, (label, given) in enumerate(series.items()):
+        points = [(x, y) for x, y in given if math.isfinite(y) and (y > 0 or not logarithmic)]
+        if not points:
+            continue
+        colour = SERIES[index % len(SERIES)]
+        axes.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            linestyle=DASHES[(index // len(SERIES) + index) % len(DASHES)],
+            marker=marker,
+            markersize=3.2,
+            label=clipped(label, 26),
+        )
+        ends.append((label, *points[-1], colour))
+    return ends
+
+
 @picture
 def lines(
     width: float,
@@ -215,21 +237,7 @@ def lines(
     axes = figure.add_axes((left, below / (3.0 + below), 1 - left - right, 2.7 / (3.0 + below)))
     axes.set_xscale(x_scale)
     axes.set_yscale(y_scale)
-    ends = []
-    for index, (label, given) in enumerate(series.items()):
-        points = [(x, y) for x, y in given if math.isfinite(y) and (y_scale == "linear" or y > 0)]
-        if not points:
-            continue
-        colour = SERIES[index % len(SERIES)]
-        axes.plot(
-            *zip(*points, strict=True),
-            color=colour,
-            linestyle=DASHES[(index // len(SERIES) + index) % len(DASHES)],
-            marker="o" if marks else None,
-            markersize=3.2,
-            label=clipped(label, 26),
-        )
-        ends.append((label, *points[-1], colour))
+    ends = _plotted(axes, series, y_scale == "log", "o" if marks else None)
     for value, label in guides:
         axes.axhline(value, color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
         axes.annotate(

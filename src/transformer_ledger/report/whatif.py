@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from transformer_ledger import huggingface
 from transformer_ledger.formulas import architecture, training_compute, training_state
 from transformer_ledger.formulas.shim import ceiling_quotient
+from transformer_ledger.keys import SAME
 from transformer_ledger.ledger import activations, kv_cache, matmul, parameters
 from transformer_ledger.ledger.fit import FULLY_SHARDED, available
 from transformer_ledger.ledger.storage import BITS, GROUP_BYTES, bytes_per_number, split
@@ -420,7 +420,7 @@ def described(
         "parts": parts.PARTS,
         "work": parts.WORK,
         "families": configurations.families(),
-        "same": huggingface.SAME,
+        "same": SAME,
         "devices": {name: [device["memory_bytes"], device["reserve"]] for name, device in devices.items()},
         "start": {**start, **first_recipe(recipes), "device": first_device(devices)},
     }

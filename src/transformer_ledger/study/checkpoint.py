@@ -80,7 +80,6 @@ def compute(
     of each kind and their seed; the held-out loss is measured `evaluations` times, evenly, and before the first step.
     """
     import torch
-    from safetensors.torch import save
 
     from transformer_ledger.study import training
 
@@ -126,7 +125,12 @@ def compute(
         "losses": {row["source"]: row["loss"].hex() for row in rows[-len(KINDS) :]},
         "logits_hash": logits_hash(model, data),
     }
-    # One key: the order of several would not be the same in every run.
-    metadata = {METADATA_KEY: json.dumps(header, sort_keys=True)}
+    return {"study/loss": rows, "results/checkpoint/model.safetensors": _file(model, header)}
+
+
+def _file(model: Any, header: Mapping[str, Any]) -> bytes:
+    """The checkpoint's bytes. One key of metadata: the order of several would not be the same in every run."""
+    from safetensors.torch import save
+
     weights = {path: tensor.detach().clone() for path, tensor in model.state_dict().items()}
-    return {"study/loss": rows, "results/checkpoint/model.safetensors": save(weights, metadata)}
+    return bytes(save(weights, {METADATA_KEY: json.dumps(header, sort_keys=True)}))

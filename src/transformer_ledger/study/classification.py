@@ -295,9 +295,8 @@ def changes(checkpoint: Checkpoint, kv_heads: int, blocks: Mapping[str, int], se
         return dataclasses.replace(base, **fields)
 
     heads = spec.layers[0][1].attention.kv_heads
-    merged, averaged_ = form(attend=blocked(cut)), form(attend=averaged(cut))
+    merged = form(attend=blocked(cut))
     backwards = form(attend=blocked(dataclasses.replace(cut, backwards=True)))
-    alike = Form(spec, heads_made_equal(spec, weights, kv_heads))
     stored, cached = form(weights=stored_as(weights, "bf16"), stored="bf16"), form(cache=ARITHMETIC)
     function, schedule = "function", "schedule"
     text = [
@@ -322,32 +321,23 @@ def changes(checkpoint: Checkpoint, kv_heads: int, blocks: Mapping[str, int], se
         Change("bf16", "weights stored in bf16", base, stored, function, False),
         Change("cache_bf16", "cache stored in bf16", cached, form(cache="bf16"), function, False),
     ]
-    controls = [
-        Change("none", "no change", base, base, schedule, False, True),
-        Change("averaged", "blocks averaged, not merged", base, averaged_, function, False, True),
-        Change(
-            "gqa_equal",
-            "key/value heads alike, then mean-pooled",
-            alike,
-            Form(*with_groups(spec, alike.weights, kv_heads)),
-            schedule,
-            False,
-            True,
-        ),
-        Change(
-            "ulp",
-            "one weight moved by one unit in its last place",
-            base,
-            form(weights=moved(weights)),
-            schedule,
-            False,
-            True,
-        ),
-        Change(
-            "weight", "one weight moved by 2⁻¹⁰", base, form(weights=moved(weights, 2.0**-10)), function, False, True
-        ),
-    ]
-    return [*text, *types, *controls]
+    return [*text, *types, *_controls(base, cut, kv_heads)]
+
+
+def _controls(base: Form, cut: Blocks, kv_heads: int) -> list[Change]:
+    """Changes that are none, and changes that look like none."""
+    spec, weights = base.spec, base.weights
+    alike = dataclasses.replace(base, weights=heads_made_equal(spec, weights, kv_heads))
+    pooled = Form(*with_groups(spec, alike.weights, kv_heads))
+    ulp, more = (dataclasses.replace(base, weights=moved(weights, *by)) for by in ((), (2.0**-10,)))
+    told = {
+        "none": ("no change", base, base, "schedule"),
+        "averaged": ("blocks averaged, not merged", base, dataclasses.replace(base, attend=averaged(cut)), "function"),
+        "gqa_equal": ("key/value heads alike, then mean-pooled", alike, pooled, "schedule"),
+        "ulp": ("one weight moved by one unit in its last place", base, ulp, "schedule"),
+        "weight": ("one weight moved by 2⁻¹⁰", base, more, "function"),
+    }
+    return [Change(key, *said, stated=False, control=True) for key, said in told.items()]
 
 
 def parameters_changed(before: Weights, after: Weights) -> int:
@@ -468,21 +458,7 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
 
     out = []
     for change in found:
-        before, after = change.before, change.after
-        (old, old_loss), (new, new_loss) = whole(before), whole(after)
-        moved, bound = bench.change(before, after)
-        scores, score_bound = bench.score_change(before, after)
-        (old_trace, old_kept), (new_trace, new_kept) = (_traced(form, bench.bounded) for form in (before, after))
-        parameter_bytes = [
-            sum(t.numel() * DTYPES[f.stored].itemsize for t in f.weights.values()) for f in (before, after)
-        ]
-        others = old_trace.operations != new_trace.operations
-        storage = (parameter_bytes[0], old_kept, old_trace.made_bytes) != (
-            parameter_bytes[1],
-            new_kept,
-            new_trace.made_bytes,
-        )
-        function = moved > bound
+        (old, old_loss), (new, new_loss) = whole(change.before), whole(change.after)
         low, high = bounds.mean_interval(new_loss - old_loss, confidence)
         out.append(
             {
@@ -492,31 +468,49 @@ def rows(checkpoint: Checkpoint, found: list[Change], bench: Bench, confidence: 
                 "registered": change.registered,
                 "control": change.control,
                 "logit_change": float((new - old).abs().max()),
-                "bounded_change": moved,
-                "bound": bound,
-                "change_to_bound": moved / bound,
-                "score_change": scores,
-                "score_bound": score_bound,
                 "loss_before": float(old_loss.mean()),
                 "loss_change": float((new_loss - old_loss).mean()),
                 "loss_change_low": low,
                 "loss_change_high": high,
-                "decided": "function" if function else "schedule" if others or storage else "nothing",
-                "expression": function,
-                "sharing": before.spec.layers[0][1].attention.kv_heads != after.spec.layers[0][1].attention.kv_heads,
-                "activation": old_trace.activations() != new_trace.activations(),
-                "storage": storage,
-                "schedule": others,
-                "parameters": sum(tensor.numel() for tensor in after.weights.values()),
-                "parameters_changed": parameters_changed(before.weights, after.weights),
-                "parameter_bytes_change": parameter_bytes[1] - parameter_bytes[0],
-                "cache_bytes_change": new_kept - old_kept,
-                "made_bytes_change": new_trace.made_bytes - old_trace.made_bytes,
-                "loads_as_is": loads_as_is(after.spec, before.weights),
                 "retraining_needed": low > 0,
+                **_decided(change.before, change.after, bench),
             }
         )
     return out
+
+
+def _decided(before: Form, after: Form, bench: Bench) -> dict[str, Any]:
+    """What a change is, from bounded logits, operations and storage."""
+    moved, bound = bench.change(before, after)
+    scores, score_bound = bench.score_change(before, after)
+    (old_trace, old_kept), (new_trace, new_kept) = (_traced(form, bench.bounded) for form in (before, after))
+    parameter_bytes = [sum(t.numel() * DTYPES[f.stored].itemsize for t in f.weights.values()) for f in (before, after)]
+    others = old_trace.operations != new_trace.operations
+    storage = (parameter_bytes[0], old_kept, old_trace.made_bytes) != (
+        parameter_bytes[1],
+        new_kept,
+        new_trace.made_bytes,
+    )
+    function = moved > bound
+    return {
+        "bounded_change": moved,
+        "bound": bound,
+        "change_to_bound": moved / bound,
+        "score_change": scores,
+        "score_bound": score_bound,
+        "decided": "function" if function else "schedule" if others or storage else "nothing",
+        "expression": function,
+        "sharing": before.spec.layers[0][1].attention.kv_heads != after.spec.layers[0][1].attention.kv_heads,
+        "activation": old_trace.activations() != new_trace.activations(),
+        "storage": storage,
+        "schedule": others,
+        "parameters": sum(tensor.numel() for tensor in after.weights.values()),
+        "parameters_changed": parameters_changed(before.weights, after.weights),
+        "parameter_bytes_change": parameter_bytes[1] - parameter_bytes[0],
+        "cache_bytes_change": new_kept - old_kept,
+        "made_bytes_change": new_trace.made_bytes - old_trace.made_bytes,
+        "loads_as_is": loads_as_is(after.spec, before.weights),
+    }
 
 
 def compute(

@@ -431,8 +431,6 @@ def compute(
     floor = statistics.fmean(floors.values())
     return {
         "study/extension": [summary(run, bases[run.budget, run.share], floor, confidence, comparisons) for run in runs],
-        "study/extension_tensors": [
-            row for variant, spec in plan.specs.items() for row in tensor_rows(variant, base, spec)
-        ],
+        "study/extension_tensors": [row for name, spec in plan.specs.items() for row in tensor_rows(name, base, spec)],
         "study/extension_runs": run_rows([*tried, *runs], floors, rates),
     }

@@ -47,9 +47,8 @@ def state(source: Source, load: Mapping[str, Any], kinds: Kinds) -> dict[str, An
     if kinds.recipe is None:
         return {}
     recipe = kinds.recipe if load["devices"] is None else {**kinds.recipe, "devices": load["devices"]}
-    return dict(
-        zip(("state_bytes", "state_bytes_per_device"), training_state.totals(_spec(source), recipe), strict=True)
-    )
+    whole, fullest = training_state.held_bytes(parameters.tensors(_spec(source)), recipe)
+    return {"state_bytes": whole, "state_bytes_per_device": fullest}
 
 
 PARTS = (memory, work, state)
