@@ -116,10 +116,10 @@ def test_repetitions_and_theorems_count_for_nothing():
     [
         (Printed("2.22e-16"), 2.224e-16, "reproduced"),
         (Printed("2.22e-16"), 8.88e-16, "same magnitude"),
-        (Printed("2.22e-16"), 8.88e-15, "not reproducible"),
-        (Printed("2.22e-16"), 0.0, "not reproducible"),
+        (Printed("2.22e-16"), 8.88e-15, "not reproduced"),
+        (Printed("2.22e-16"), 0.0, "not reproduced"),
         (Printed("0"), 0, "reproduced"),
-        (Printed("0"), 1e-300, "not reproducible"),
+        (Printed("0"), 1e-300, "not reproduced"),
         (Printed("32,776"), 32776, "reproduced"),
         (Printed("32,776"), 32768, "same magnitude"),
         (Printed("1", rounded=True), Fraction(104, 100), "reproduced"),
@@ -134,6 +134,9 @@ def test_repetitions_and_theorems_count_for_nothing():
 )
 def test_one_rule_says_how_well_a_printed_figure_comes_out(printed, measured, outcome):
     assert printed.outcome(measured) == outcome
+    ratio = printed.ratio(measured)
+    assert (ratio is None) == (0 in (measured, printed.value))
+    assert ratio is None or math.isclose(ratio * float(printed.value), measured, rel_tol=1e-12)
 
 
 def test_a_figure_applies_with_the_settings_it_was_printed_for():

@@ -14,7 +14,8 @@ import report_tables
 import sympy
 import yaml
 
-from transformer_ledger import huggingface
+from transformer_ledger import huggingface, routes
+from transformer_ledger.evidence import Evidence, Printed
 from transformer_ledger.formulas.training_compute import rule_parameters
 from transformer_ledger.ledger import activations, fit, kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
@@ -130,8 +131,9 @@ def test_extensions_begin_with_what_they_come_to():
 
     rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, share=0.5)]
     first, second = studies.extension_verdicts(rows)
-    assert first.endswith("100 % of the compute, better than the base: rope; worse: wide; no clear difference: gqa.")
-    assert second.endswith("50 % of the compute, worse: mqa.")
+    told = "better than the base with rope; worse than the base with wide; no clear difference with gqa."
+    assert first.endswith(f"100 % of the compute: {told}")
+    assert second.endswith("50 % of the compute: worse than the base with mqa.")
     assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == []
 
 
@@ -275,7 +277,7 @@ def test_equal_tensors_of_several_layers_are_one_line(html):
 
 def test_doubling_the_length_is_measured_on_the_longest(html):
     assert "From 512 to 1,024 tokens" in html
-    assert "needs 4 times the operations, 4 times the time (from the quartiles, 3.27 to 4.89)" in html
+    assert "needs 4 times the operations, 4 times the time (3.27 to 4.89 by the quartiles of the two times)" in html
     table = section(html, "summary-clock-attention")
     assert "T 1024" in table
     assert "T 512, fp32</th>" not in table
@@ -283,7 +285,7 @@ def test_doubling_the_length_is_measured_on_the_longest(html):
 
 
 def test_studies_say_what_blocked_attention_is_not(html):
-    assert "It skips no query–key pair and is not linear in the length" in html
+    assert "So it is not linear in the length" in html
 
 
 # ------------------------------------------------------------------------------------------------ summaries, examples
@@ -622,3 +624,18 @@ def test_labels_at_line_ends_keep_their_distance():
 def test_claims_without_enough_points_have_no_picture():
     assert figures.of_claims({"x": report_tables.cases()[:5]}) == {}
     assert set(figures.of_claims({"x": report_tables.cases()})) == {"B4.4"}
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "outcome"),
+    [
+        ("8,192", 8192, "reproduced"),
+        ("81,920", 8192, "not reproduced: 0.1 times the printed figure"),
+        ("1,024", 8192, "not reproduced: 8 times the printed figure"),
+        ("0", 3, "not reproduced"),
+    ],
+)
+def test_a_figure_with_other_digits_shows_the_factor(printed, ours, outcome):
+    asked = Evidence("B5.3", by=routes.TORCH)
+    asked.prints("weights", ours, Printed(printed))
+    assert [entry["outcome"] for entry in claims._printed(asked.rows)] == [outcome]

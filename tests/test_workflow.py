@@ -40,7 +40,9 @@ def test_snakemakes_own_report_works(project):
 def test_the_run_closes_with_a_summary(finished):
     text = (finished / "results/summary.txt").read_text()
     assert "surprises: 0" in text
-    assert re.search(r"[\d,]+ ledger rows: [\d,]+ met by transformers, .* met by our module, .*; 0 differ", text)
+    assert re.search(
+        r"[\d,]+ ledger rows: [\d,]+ confirmed by transformers, .* confirmed by our module, .*; 0 differ", text
+    )
     assert "results/report.html" in text
 
 

@@ -32,6 +32,8 @@ PAST = 100
 """A change must carry the result this many times past the bound that the unchanged code keeps."""
 MAGNITUDE = 10
 """Two figures are of the same magnitude where neither is more than this many times the other."""
+OUTCOMES = REPRODUCED, _, _ = ("reproduced", "same magnitude", "not reproduced")
+"""How well a printed figure is reproduced, the best first."""
 
 # How a parameter of a case is put into words; the others by their name.
 WORDS = {
@@ -191,11 +193,14 @@ class Printed:
         return all(_at(settings, key) == wanted for key, wanted in self.settings.items())
 
     def outcome(self, measured: Number) -> str:
-        """reproduced, same magnitude or not reproducible, one rule for every printed figure."""
+        """One of OUTCOMES, one rule for every printed figure."""
         if measured in self.region:
-            return "reproduced"
-        near = self.value and measured and 1 / MAGNITUDE <= abs(measured / float(self.value)) <= MAGNITUDE
-        return "same magnitude" if near else "not reproducible"
+            return REPRODUCED
+        return OUTCOMES[1] if 1 / MAGNITUDE <= abs(self.ratio(measured) or 0) <= MAGNITUDE else OUTCOMES[2]
+
+    def ratio(self, measured: Number) -> float | None:
+        """Measured over printed; None where either is 0."""
+        return float(measured) / float(self.value) if measured and self.value else None
 
 
 def _at(settings: Any, key: str) -> Any:
@@ -417,6 +422,7 @@ class Evidence:
             "change": change,
             "printed": printed.text if printed else None,
             "reproduced": printed.outcome(value) if printed else None,
+            "to_printed": printed.ratio(value) if printed else None,
             "unpublished": (printed.unpublished or None) if printed else None,
         }
         if relation:

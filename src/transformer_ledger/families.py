@@ -88,7 +88,7 @@ FAMILIES: dict[str, Family] = {
         {"model_type": "opt", **PLAIN, "ffn_dim": 56, "word_embed_proj_dim": 16, "activation_function": "gelu"}
         | {"pad_token_id": None}
     ),
-    "opt, norms behind": Family(
+    "opt, post-norm": Family(
         {"model_type": "opt", **PLAIN, "ffn_dim": 56, "activation_function": "gelu", "do_layer_norm_before": False}
         | {"enable_bias": False, "pad_token_id": None},
         other_function="its norms stand behind the residual sums, our decoder's behind attention and feed-forward",

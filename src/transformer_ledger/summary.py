@@ -32,7 +32,7 @@ NAMED = (
 
 
 def met_by(ledger: Tables) -> dict[str, int]:
-    """How many rows of all ledgers met what: transformers, our module, a second derivation, published, nothing."""
+    """How many rows of all ledgers each kind of evidence confirmed: transformers, our module, …, nothing."""
     counted = Counter(row["met_by"] for rows in ledger.values() for row in rows)
     return {name: counted[name] for name in MET_BY}
 
@@ -65,7 +65,9 @@ def surprises(
     for name, off in differing(ledger).items():
         if off:
             models = ", ".join(sorted({str(row.get("model") or row.get("subject")) for row in off}))
-            found.append(f"ledger {name}: {len(off)} of {len(ledger[name])} rows differ from what they met ({models})")
+            found.append(
+                f"ledger {name}: {len(off)} of {len(ledger[name])} rows differ from what they were compared with ({models})"
+            )
     for kind, tables in (("experiment", experiment), ("study", study), ("timing", timing)):
         found += [
             f"{kind} {name}: {', '.join(str(row[key]) for key in NAMED if key in row)} is outside its bound"
@@ -94,7 +96,7 @@ def compute(
         "Transformer Ledger",
         f"  {len(rows)} claims: " + ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]),
         f"  {sum(met.values()):,} ledger rows: "
-        + ", ".join(f"{number:,} met by {name}" for name, number in met.items())
+        + ", ".join(f"{number:,} confirmed by {name}" for name, number in met.items())
         + f"; {off:,} differ",
         f"  {len(functions):,} comparisons of our decoder with the NumPy reference and transformers, "
         f"{sum(not row['holds'] for row in functions):,} outside their bound",

@@ -92,15 +92,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         claim | string | | claim that the case belongs to
         case | string | | what was tried, in words
         parameters | string | | parameters of the case as JSON, keys sorted
-        leg | string | | exact (nothing is rounded), floating (rounded, against a bound), control (one named change that must break the claim), or, shown and counting for nothing, repetition (the same thing twice) or theorem (it cannot come out otherwise)
+        leg | string | | exact (nothing is rounded), floating (rounded, compared with a bound) or control (one named change that must break the claim); shown but not counted: repetition (the same thing twice) and theorem (no other result is possible)
         scope | string | | stated (the claim as the text makes it), conditioned (with the condition it needs), corrected (our right value) or printed (digits that depend on inputs that the text does not publish)
-        route | string | | how the measured value came about
-        other_route | string | | how the expected value or bound came about; equal to route, the case settles nothing
+        route | string | | how measured was computed
+        other_route | string | | how expected or the bound was computed; if it equals route, the case proves nothing
         backend | string | | arithmetic behind route: sequential, blas, torch, rational, symbolic or empty
         quantity | string | | what was measured
         measured | float64 | see unit | the measured value; for a control, with the change
         relation | string | | bitwise (measured counts differing values, 0 wanted), ==, !=, <=, >=, in or outside
-        expected | float64 | see unit | value or bound that measured is held against (for in and outside: the middle)
+        expected | float64 | see unit | value or bound that measured is compared with (for in and outside: the middle)
         lower | float64 | see unit | lower end of the interval, for in and outside
         upper | float64 | see unit | upper end of the interval, for in and outside
         measured_exact | string | | measured as an integer or fraction, where it is one
@@ -108,38 +108,39 @@ TABLES: dict[str, tuple[Column, ...]] = {
         change | string | | the one thing changed, for a control
         unchanged | float64 | see unit | the same quantity from the same code with the change switched off, for a control
         unchanged_relation | string | | relation that unchanged must keep
-        unchanged_expected | float64 | see unit | value or bound that unchanged is held against
+        unchanged_expected | float64 | see unit | value or bound that unchanged is compared with
         unchanged_lower | float64 | see unit | lower end of its interval
         unchanged_upper | float64 | see unit | upper end of its interval
         unchanged_exact | string | | unchanged as an integer or fraction, where it is one
         unchanged_expected_exact | string | | unchanged_expected as an integer or fraction, where it is one
         bound_source | string | | where the expected value or bound comes from
         printed | string | see unit | what the text prints, null where it prints nothing
-        reproduced | string | | reproduced (ours rounds to the printed digits), same magnitude (neither is more than ten times the other) or not reproducible, null where nothing is printed
+        reproduced | string | | reproduced (ours rounds to the printed digits), same magnitude (other digits, and neither is more than ten times the other) or not reproduced, null where nothing is printed
+        to_printed | float64 | | measured divided by the printed figure, null where nothing is printed or one of the two is 0
         unpublished | string | | inputs of the printed figure that the text does not publish, null where there are none
         unit | string | | unit of measured, unchanged, expected and printed
-        holds | bool | | the relation holds; for a control: unchanged keeps its relation and measured its own, so the break was seen
-        applicable | bool | | false where the settings were edited away from those the printed figure belongs to
+        holds | bool | | measured satisfies relation; for a control also: unchanged satisfies unchanged_relation, so the change alone made the difference
+        applicable | bool | | false where the settings are not those for which the text prints the figure
         headline | bool | | the value that the claims table and the page show for the claim
         key | string | | name by which the claim's reason and pictures find the row, null for most
     """),
     "claims": _columns("""
-        claim | string | | identifier: text, section, number
+        claim | string | | identifier, such as A8.4: text A, its section 8, statement 4
         source | string | | text A or text B
         section | string | | section of the text, by subject
         statement | string | | the claim in our words
         printed | string | | what the text prints, null where it prints nothing
-        value | string | | what was found
+        value | string | | our value
         verdict | string | | confirmed, conditional, refuted, not reproducible, not settled or not applicable
         registered | string | | verdict that the shipped settings should give
         surprise | bool | | the verdict is not the registered one
-        condition | string | | the condition that the text omits, or why it is refuted
+        condition | string | | the condition that the text omits, or why the claim is refuted or not reproducible
         why | string | | why the claim comes out so, in a few sentences, with this run's numbers
         equation | string | | the governing equation, with this run's numbers
-        reproduced | string | | how well the run reproduces the printed figures: the worst of reproduced, same magnitude and not reproducible
+        reproduced | string | | how well the run reproduces the printed figures: the worst of reproduced, same magnitude and not reproduced
         legs | string | | legs that the claim rests on, of exact, floating and control
         cases | int64 | | exact and floating cases measured
-        asides | int64 | | repetitions and theorems, which count for nothing
+        asides | int64 | | repetitions and theorems, which are not counted as evidence
         controls | int64 | | controls run
         controls_broken | int64 | | controls seen to break the claim, as they must
         measured_to_bound | float64 | | largest measured / bound over the bounded floating cases
@@ -157,7 +158,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         value | decimal128(38,0) | see quantity | what was counted
     """),
     "families": _columns(f"""
-        {_MODEL.replace("in the config", "among the small ones, one a family or feature")}
+        {_MODEL.replace("in the config", "among the small ones, one for each family or feature")}
         implementation | string | | ours (our torch module) or transformers
         quantity | string | | parameters, active_parameters, flops, cache_bytes, state_bytes or activation_bytes
         workload | string | | workload, empty where it plays no part; small copy, for activations
@@ -179,22 +180,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
         difference | int64 | parameter | parameters minus executed
         active_difference | int64 | parameter | active_parameters minus those counted on our module
         shape_difference | int64 | parameter | parameters minus the numbers in tensors of these shapes
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/training_state": _columns(f"""
         {_MODEL}
         recipe | string | | name of the recipe in the config
         item | string | | weights, master_weights, gradients, master_gradients, first_moment, second_moment, largest_second_moment or step
         dtype | string | | how the item is stored
-        bytes_per_parameter | float64 | byte/parameter | bytes divided by parameters (the step counters are a few bytes a tensor)
+        bytes_per_parameter | float64 | byte/parameter | bytes divided by parameters (the step counters are a few bytes for each tensor)
         bytes | int64 | byte | one copy of the whole item
         devices | int64 | device | devices that share the state
-        bytes_per_device | int64 | byte | the largest share of one device
+        bytes_per_device | int64 | byte | on the device that holds the most
         executed_bytes | int64 | byte | read from real tensors after one optimiser step
         difference | int64 | byte | bytes minus executed_bytes
         bytes_per_device_difference | int64 | byte | bytes_per_device minus the storage of the fullest device’s share of real tensors
         bytes_per_parameter_difference | float64 | byte/parameter | bytes_per_parameter minus executed bytes over executed parameters
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/kv_cache": _columns(f"""
         {_MODEL}
@@ -207,12 +208,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         formula | string | | formula of one layer's bytes, printed from the function that computed it
         bytes_per_token | int64 | byte/token | what the last token of the context adds in one sequence; a full window adds nothing
         bytes | int64 | byte | in all layers
-        ratio_to_mha | float64 | | bytes divided by those of as many key/value heads as query heads
+        ratio_to_mha | float64 | | bytes divided by those of a cache with as many key/value heads as query heads
         executed_bytes | int64 | byte | size of the real cache tensors' storage
         difference | int64 | byte | bytes minus executed_bytes
         bytes_per_token_difference | int64 | byte | bytes_per_token of all sequences minus what the last token added to a real cache
-        ratio_difference | float64 | | ratio_to_mha minus executed_bytes over the storage of a real cache with a key and a value for each query head
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        ratio_difference | float64 | | ratio_to_mha minus the same ratio of two real caches: executed_bytes divided by the storage of one with a key and a value for each query head
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/matmul": _columns(f"""
         {_MODEL}
@@ -222,14 +223,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         phase | string | | prefill, decode (one token with a cache) or train (forward and backward)
         component | string | | matrix product, as attention.scores or feedforward.up
         formula | string | | formula of one layer's FLOPs, printed from the function that computed it
-        convention | string | | full (every query against every key, what dense kernels run), causal-exact (T(T+1)/2 pairs) or absorbed (latent attention's other decode)
+        convention | string | | full (every query against every key, what dense kernels run), causal-exact (T(T+1)/2 pairs) or absorbed (latent attention computed on the latent itself, which is not expanded)
         multiply_adds | decimal128(38,0) | multiply-add | in all layers
-        flops | decimal128(38,0) | FLOP | 2 a multiply-add
+        flops | decimal128(38,0) | FLOP | 2 for each multiply-add
         executed_flops | decimal128(38,0) | FLOP | counted on the executed model
-        derived_flops | decimal128(38,0) | FLOP | of causal-exact, which no dense model runs: from the executed full count and the pairs that a mask leaves, counted query by query
+        derived_flops | decimal128(38,0) | FLOP | for causal-exact only, which no dense model runs: from the executed full count and the pairs that the mask allows, counted query by query
         difference | decimal128(38,0) | FLOP | flops minus executed_flops, or minus derived_flops
-        multiply_adds_difference | decimal128(38,0) | multiply-add | multiply_adds minus half of what was counted, for torch counts a multiply-add as 2
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        multiply_adds_difference | decimal128(38,0) | multiply-add | multiply_adds minus half of the counted FLOPs, because torch counts a multiply-add as 2
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/training_compute": _columns(f"""
         {_MODEL}
@@ -245,14 +246,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         days | float64 | day | the same in days
         published_device_hours | int64 | device-hour | as published, null where not
         implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
-        extrapolated_flops | decimal128(38,0) | FLOP | flops_exact once more: the FLOPs counted on the executed model at two short lengths fix a·T + b·T², which is taken to the context
+        extrapolated_flops | decimal128(38,0) | FLOP | flops_exact by another route: the FLOPs counted on the executed model at two short lengths give a and b of a·T + b·T², which is evaluated at the context
         difference | decimal128(38,0) | FLOP | flops_exact minus extrapolated_flops
         parameters_difference | int64 | parameter | parameters minus those that the executed model uses for a token
-        flops_6nd_difference | decimal128(38,0) | FLOP | flops_6nd minus 2 + 4 FLOPs for each executed parameter and token, in decimal arithmetic
+        flops_6nd_difference | decimal128(38,0) | FLOP | flops_6nd minus (2 + 4) FLOPs × executed parameters × tokens, computed in decimal arithmetic
         seconds_difference | float64 | s | seconds minus the same in decimal arithmetic
         days_difference | float64 | day | days minus the same in decimal arithmetic
         implied_flops_per_second_per_device_difference | float64 | FLOP/s | the implied rate minus the same in decimal arithmetic
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/activations": _columns(f"""
         {_MODEL}
@@ -261,16 +262,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         context | int64 | token | tokens of each sequence
         implementation | string | | ours (our torch module) or transformers (its model of the config.json, where there is one)
         dtype | string | | type of weights and activations
-        method | string | | eager (the attention weights are kept) or fused (they are not); left out where transformers ends in no fused kernel: BLOOM, Gemma 2, gpt-oss, DeepSeek, Falcon with one key for all queries
-        checkpointed | bool | | each layer keeps its input alone and runs again on the way back
+        method | string | | eager (the attention weights are kept) or fused (they are not); there is no fused row where transformers uses no fused kernel: BLOOM, Gemma 2, gpt-oss, DeepSeek, Falcon with one key for all queries
+        checkpointed | bool | | each layer keeps only its input and is computed again in the backward pass
         scope | string | | layer (one of a kind), outside (embedding, masks, angles, final norm, input of the head), logits (with the loss) or total
         kind | int64 | | number of the kind of layer, from 0, in order of first appearance
-        layers | int64 | layer | layers of that kind; layers times bytes, added up with outside and logits, is the total
+        layers | int64 | layer | layers of that kind; the total is the sum of layers × bytes over the kinds, plus outside and logits
         formula | string | | formulas of what is saved, printed from the functions that computed them, each with its number
         bytes | int64 | byte | storages that autograd saves for the backward pass, each once, without parameters
-        executed_bytes | int64 | byte | the same of real tensors on the CPU (the small copy alone; null where nothing ran)
+        executed_bytes | int64 | byte | the same of real tensors on the CPU (the small copy only; null where nothing ran)
         difference | int64 | byte | bytes minus executed_bytes
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/fit": _columns(f"""
         {_MODEL}
@@ -285,16 +286,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         batch | int64 | sequence | sequences, for the longest context
         context | int64 | token | positions of each sequence, for the largest batch
         answer | int64 | see question | most positions, most sequences or fewest devices that fit; null where no number of devices does
-        limit | string | | what ends it: memory, context (the model's own), weights (they alone do not fit) or undivided (what the stage leaves whole does not fit)
+        limit | string | | why the answer is not larger, or for devices smaller: memory, context (the model's own), weights (they alone do not fit) or undivided (what the stage does not divide does not fit on one device)
         memory_bytes | int64 | byte | memory of one device
-        available_bytes | int64 | byte | the same less the device's reserve, in which activations, work space, fragmentation and an engine's own needs must find room: none of them is counted
-        bytes | int64 | byte | weights and cache, or the largest share of the training state, at the answer (of the weights alone where they do not fit)
-        bytes_beyond | int64 | byte | the same with one position or sequence more, or one device fewer (null below one): above available_bytes where memory ends it
+        available_bytes | int64 | byte | memory_bytes minus the device's reserve; activations, workspace, fragmentation and the engine's memory are not counted and must fit into the reserve
+        bytes | int64 | byte | weights and cache, or the training state on the device that holds the most, at the answer (the weights alone where they do not fit)
+        bytes_beyond | int64 | byte | bytes with one position or sequence more, or with one device fewer (null if that is none); more than available_bytes if limit is memory
         searched | int64 | see question | the answer found by trying, with the bytes that the executed model held
         difference | int64 | see question | answer minus searched, no answer counted as 0
         bytes_difference | int64 | byte | bytes and bytes_beyond together minus those of the search
-        limit_difference | int64 | | 1 where the search ended at another limit
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        limit_difference | int64 | | 1 if the search found another limit, otherwise 0
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/conventions": _columns(f"""
         {_MODEL}
@@ -303,15 +304,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         batch | int64 | sequence | sequences processed together
         context | int64 | token | positions of each sequence
         convention | string | | name of the way to count; only those that apply to the model have a row
-        ours | bool | | how the other ledgers count; of FLOPs both full and causal-exact, of which ratios are to full
+        ours | bool | | true if the other ledgers count this way; for FLOPs both full and causal-exact are, and ratio_to_ours is relative to full
         value | decimal128(38,0) | see unit | what the convention gives
         unit | string | | parameter, byte or FLOP
         ratio_to_ours | float64 | | value over ours
         counts | string | | what the convention counts
-        elsewhere | string | | who counts so, null where no source was checked
+        elsewhere | string | | who counts this way, null where we checked no source
         recounted | decimal128(38,0) | see unit | the convention applied to what the executed model counted
         difference | decimal128(38,0) | see unit | value minus recounted
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/agreement": _columns(f"""
         {_MODEL}
@@ -323,24 +324,24 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ledger | decimal128(38,0) | see quantity | total of the ledger, full convention
         executed | decimal128(38,0) | see quantity | total counted on the implementation
         difference | decimal128(38,0) | see quantity | ledger minus executed
-        met_by | string | | the strongest that the figure met: transformers (and our module, where that has such a figure), our module, second derivation or nothing
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "timing": _columns("""
         case | string | | what was timed, with its sizes
         part | string | | what runs: a product, a norm, a kernel
         parameters | string | | what the case says in words, as JSON with sorted keys
-        flops | decimal128(38,0) | FLOP | operations, written down before the measurement
-        counted_flops | decimal128(38,0) | FLOP | of the matrix products that ran, counted call by call; null where none shows (norms, softmax, the fused kernel)
+        flops | decimal128(38,0) | FLOP | operations, computed before the measurement
+        counted_flops | decimal128(38,0) | FLOP | of the matrix products that ran, counted call by call; null if the counter sees none (norms, softmax, the fused kernel)
         difference | decimal128(38,0) | FLOP | flops minus counted_flops
-        bytes_moved | int64 | byte | inputs read and outputs written once, planes of scores as often as they are; written down before the measurement
+        bytes_moved | int64 | byte | of inputs and outputs, each once, and of matrices of scores, each time they are read or written; computed before the measurement
         flops_per_byte | float64 | FLOP/byte | arithmetic intensity
         peak_flops_per_second | float64 | FLOP/s | best rate of a large matrix product on this machine, same threads
         peak_bytes_per_second | float64 | byte/s | best rate of a large copy on this machine, same threads
         bottleneck | string | | compute or memory, whichever of the two takes longer at its peak
         expected_seconds | float64 | s | the longer of the two
         warmups | int64 | | runs before the timed ones, under the memory profiler and the counter of operations
-        interleaved | int64 | | cases and parts timed in turn with each other, this one among them
-        repeats | int64 | | runs timed; they end when the spread of all that is compared is no more than spread_wanted, or at the configured most
+        interleaved | int64 | | cases and parts that were timed in turn, this one included
+        repeats | int64 | | runs timed; they end when the spread of all that is compared is no more than spread_wanted, or at the configured maximum
         median_seconds | float64 | s | median run
         q1_seconds | float64 | s | first quartile
         q3_seconds | float64 | s | third quartile
@@ -353,19 +354,19 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ratio_low | float64 | | lower end of the interval of measured_ratio (order statistics)
         ratio_high | float64 | | upper end
         ratio_confidence | float64 | | exact confidence of that interval
-        outcome | string | | longer, shorter, or no clear difference where the interval reaches over 1
+        outcome | string | | longer, shorter, or no clear difference if the interval contains 1
         peak_bytes | int64 | byte | most memory held at once beyond the inputs, from the profiler's memory events
         threads | int64 | | threads of the numerical library
         device | string | | device that ran it
     """),
     "ledger/families": _columns(f"""
         ledger | string | | ledger that the figure is of
-        {_MODEL.replace("in the config", "among the small ones, one a family or feature")}
+        {_MODEL.replace("in the config", "among the small ones, one for each family or feature")}
         case | string | | what tells the row from others of its ledger, as JSON
         figure | string | | column of that ledger
         value | float64 | | the figure
-        difference | float64 | | the figure minus what it met
-        met_by | string | | the strongest that it met: transformers, our module or second derivation
+        difference | float64 | | the figure minus what it was compared with
+        met_by | string | | what confirmed it, the strongest evidence: transformers, our module or second derivation
     """),
     "ledger/published": _columns("""
         subject | string | | model or training that the source speaks of
@@ -380,15 +381,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         met_by | string | | published
     """),
     "experiment/decoder": _columns("""
-        case | string | | small model of a family, or the switch
-        family | string | | model_type of the family, null for a switch
-        switch | string | | what the description says that the reference is then told otherwise, null for a family
-        quantity | string | | logits (of the last position), loss (mean over all), decoded logits (the last positions one by one into a cache) or absorbed logits (latent attention's other form)
-        other | string | | what our torch decoder is held against: NumPy reference or transformers, same weights and tokens, fp64
-        difference | float64 | nat for the loss | between the two, at the entry nearest to its bound
+        case | string | | small model of a family, or the setting
+        family | string | | model_type of the family, null for a setting
+        switch | string | | the setting of the architecture that is then changed in the reference only, null for a family
+        quantity | string | | logits (of the last position), loss (mean over all), decoded logits (the last positions one by one into a cache) or absorbed logits (latent attention computed on the latent itself)
+        other | string | | what our torch decoder is compared with: NumPy reference or transformers, same weights and tokens, fp64
+        difference | float64 | nat for the loss | between the two, at the entry where it is largest relative to its bound
         bound | float64 | nat for the loss | twice the running error bound of the reference there
-        changed_difference | float64 | nat for the loss | largest difference where the reference is told otherwise; at some entry it must be 100 bounds and more
-        holds | bool | | within the bound, and past it with the change
+        changed_difference | float64 | nat for the loss | largest difference with the setting changed in the reference; at one entry at least it must be 100 times the bound or more
+        holds | bool | | difference is within bound, and changed_difference beyond it as it must
     """),
     "experiment/rope_dot_product": _columns("""
         case | string | | printed (the text's own vectors) or a drawn one
@@ -400,7 +401,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         n | int64 | token | position of k
         observed | float64 | | q rotated to m against k rotated to n
         relative | float64 | | q against k rotated by n − m
-        shifted | float64 | | both positions moved by the shift
+        shifted | float64 | | both positions increased by the same shift (settings printed.shift and drawn.shift)
         reference | float64 | | rounded from the high-precision value
         reference_decimal | string | | the high-precision value to ten digits fewer than it was computed with
         difference | float64 | | largest of the three distances from the reference
@@ -422,7 +423,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         reference_decimal | string | | the high-precision value to ten digits fewer than it was computed with
         dense_error | float64 | | largest distance of the dense form from the reference, over the entries
         blocked_error | float64 | | largest distance of the blocked form from the reference, over the entries
-        naive | float64 | | the same from exponentials with no maximum taken off, in fp64: NaN where they overflow or all vanish
+        naive | float64 | | dense in fp64 without the maximum subtracted: NaN where the exponentials overflow or all vanish; null for gradients
         difference | float64 | | largest distance between dense and blocked
         bound | float64 | | largest a-priori rounding bound on difference, over the entries
         size | float64 | | largest entry of the reference, without its sign
@@ -444,42 +445,42 @@ TABLES: dict[str, tuple[Column, ...]] = {
         tokens | int64 | token | predictions trained on so far
         learning_rate | float64 | | of the step just done
         split | string | | training (mean of the batches since the row before) or held-out (sequences that no step saw)
-        source | string | | markov (second-order source), recall (associative recall) or both
+        source | string | | markov (second-order Markov data), recall (associative recall) or both
         loss | float64 | nat/token | mean of −ln p
         floor | float64 | nat/token | entropy of what is predicted: no model has a lower expected loss
         source_loss | float64 | nat/token | loss of the true source on the very same held-out tokens
-        excess | float64 | nat/token | loss minus source_loss, free of the sample's own luck
-        holds | bool | | the sequences can be the source's and the loss a predictor's: the 99.9 % interval of source_loss over the sequences holds the floor, and excess is not below 0 by more than its own; null for training
+        excess | float64 | nat/token | loss minus source_loss, which removes the noise of the sample
+        holds | bool | | the 99.9 % interval of source_loss over the sequences contains the floor, and excess is not below 0 by more than its own interval; null for training
     """),
     "study/classification": _columns("""
-        key | string | | the change by a name that does not move
+        key | string | | short, fixed name of the change
         change | string | | what was changed in the one trained checkpoint
         registered | string | | function or schedule, as registered before any run
         stated | string | | function or schedule as text B has it, empty where it names no such change
         control | bool | | no change at all, or a change that must be seen
         logit_change | float64 | | largest change over all held-out logits
-        bounded_change | float64 | | among the logits that have a bound, the change nearest to it
+        bounded_change | float64 | | of the logit whose change is largest relative to its bound
         bound | float64 | | rounding bounds of both forms for that logit
         change_to_bound | float64 | | bounded_change / bound: above 1 the function has changed
         score_change | float64 | | the same for the first layer's attention scores, null where a form makes no such tensor
         score_bound | float64 | | rounding bounds of both forms for that score
         loss_before | float64 | nat/token | held-out loss of the form before
         loss_change | float64 | nat/token | held-out loss after minus before
-        loss_change_low | float64 | nat/token | lower end of the interval of loss_change, sequences drawn anew
+        loss_change_low | float64 | nat/token | lower end of the interval of loss_change, over the held-out sequences
         loss_change_high | float64 | nat/token | upper end
         decided | string | | function, schedule or nothing, from bounded_change, schedule and storage alone
         expression | bool | | a logit moved beyond its bound: another mathematical expression
         sharing | bool | | another number of query heads shares a key/value head
         activation | bool | | other activation functions ran
-        storage | bool | | other bytes of weights, of cache, or of tensors made on the way
+        storage | bool | | the bytes of weights, cache or intermediate tensors differ
         schedule | bool | | other operations, or other shapes, ran
         parameters | int64 | parameter | after the change
         parameters_changed | int64 | parameter | new, gone or of another value
         parameter_bytes_change | int64 | byte | stored weights, after minus before
         cache_bytes_change | int64 | byte | kept behind the last token, after minus before
         made_bytes_change | int64 | byte | all tensors made during one pass, after minus before
-        loads_as_is | bool | | the old checkpoint loads strictly: every name there, every shape right
-        retraining_needed | bool | | the held-out loss rose by more than its interval reaches
+        loads_as_is | bool | | the old checkpoint loads in strict mode: no missing name, no wrong shape
+        retraining_needed | bool | | the held-out loss rises: loss_change_low is above 0
     """),
     "sweep": _columns(f"""
         model | string | | name of the model in the config, null for an architecture of the sweep
@@ -502,14 +503,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         queries | int64 | token | queries, the last of the sequence
         length | int64 | token | length of the sequence, its keys
         dtype | string | | of inputs and outputs
-        logits | string | | ordinary or peaky (scores so many times larger)
+        logits | string | | ordinary or peaky (scores of a larger deviation, study.attention.scales)
         method | string | | naive, blocked (ours) or fused (torch's kernel)
         tensor | string | | output, dq, dk or dv
         relative_rms_error | float64 | | root mean square distance from fp64, over the root mean square of the fp64 values; null where these are 0
         largest_error | float64 | | largest distance from fp64
         largest_value | float64 | | largest fp64 value
         ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel; null where that is 0
-        allowed_ratio | float64 | | most that ratio_to_fused of blocked attention may be, fixed before (study.attention.allowed_ratio); null for the others
+        allowed_ratio | float64 | | largest ratio_to_fused allowed for blocked attention, set beforehand in study.attention.allowed_ratio; null for other methods
         holds | bool | | ratio_to_fused is no more than allowed_ratio; null where there is nothing to judge
     """),
     "study/extension": _columns("""
@@ -527,22 +528,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
         flops_change | decimal128(38,0) | FLOP | against the base's
         cache_bytes | int64 | byte | keys and values of one sequence of the training length, in bf16
         cache_bytes_change | int64 | byte | against the base
-        checkpoint_parameters | int64 | parameter | that the old checkpoint fills as they are: same name, same shape
+        checkpoint_parameters | int64 | parameter | that load unchanged from the old checkpoint: same name, same shape
         programme | string | | the training programme in words
         floor | float64 | nat/token | entropy of what is predicted
         loss | float64 | nat/token | mean held-out loss over the seeds
         excess | float64 | nat/token | the same minus the true source's loss on the same tokens; each seed has its own held-out tokens
-        excess_low | float64 | nat/token | lower end of its own interval over the seeds (Student's), at the configured confidence
+        excess_low | float64 | nat/token | lower end of Student's interval of excess over the seeds, at the configured confidence
         excess_high | float64 | nat/token | upper end
         spread | float64 | nat/token | standard deviation over the seeds
         comparisons | int64 | | intervals of differences in this study: both sources together and each alone
-        interval_confidence | float64 | | of each of them, such that all hold together at the configured confidence (Bonferroni)
-        disclosed | string | | what was chosen so that the study can tell differences apart
-        holds | bool | | parameters are as many as the formula says and, from scratch, parameters and FLOPs the base's to half a unit of width and half a step; and excess_high is not below 0, for no model beats the source
+        interval_confidence | float64 | | of each of them, so that all are right together with the configured confidence (Bonferroni)
+        disclosed | string | | settings that we chose so that differences can be seen
+        holds | bool | | parameters equal the formula; from scratch, parameters and FLOPs match the base to half a unit of width and half a step; and excess_high is not below 0, because no model beats the source
         excess_change | float64 | nat/token | against the base of the same budget, seed by seed
         excess_change_low | float64 | nat/token | lower end of its interval over the seeds, at interval_confidence
         excess_change_high | float64 | nat/token | upper end
-        markov_excess | float64 | nat/token | excess on the second-order source alone
+        markov_excess | float64 | nat/token | excess on the second-order Markov data alone
         markov_excess_change | float64 | nat/token | excess_change on it
         markov_excess_change_low | float64 | nat/token | lower end of its interval over the seeds
         markov_excess_change_high | float64 | nat/token | upper end
@@ -550,7 +551,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         recall_excess_change | float64 | nat/token | excess_change on it
         recall_excess_change_low | float64 | nat/token | lower end of its interval over the seeds
         recall_excess_change_high | float64 | nat/token | upper end
-        distinguishable | bool | | the interval of excess_change leaves 0 out; otherwise the spread of the seeds hides it
+        distinguishable | bool | | the interval of excess_change excludes 0; otherwise the study shows no clear difference
     """),
     "study/extension_tensors": _columns("""
         variant | string | | as in study/extension, trained from scratch

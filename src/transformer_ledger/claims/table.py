@@ -11,7 +11,7 @@ from typing import Any
 from transformer_ledger import tables
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.claims.claim import Claim, verdict
-from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING
+from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING, OUTCOMES
 
 CLAIMS: tuple[Claim, ...] = text_a.CLAIMS + text_b.CLAIMS
 
@@ -86,9 +86,6 @@ class _Missing:
 def told(text: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """A claim's reason or equation with the run's numbers put in."""
     return text.format_map(_Figures({row["key"]: Figure(row) for row in rows if row["key"]}))
-
-
-OUTCOMES = ("reproduced", "same magnitude", "not reproducible")
 
 
 def _outcome(rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -34,7 +34,7 @@ def layer_norm_statistics(B: Any, T: Any, b: Any) -> Any:
 
 @formula
 def rms_norm(B: Any, T: Any, d: Any) -> Any:
-    """Input, the same normalised, and one reciprocal root a token, in fp32.  [byte]"""
+    """What an RMSNorm saves in fp32: its input, the normalised input, and one reciprocal root per token.  [byte]"""
     return 4 * B * T * (2 * d + 1)
 
 
@@ -172,7 +172,7 @@ def expanded_keys_values(B: Any, T: Any, h: Any, d_h: Any, d_r: Any, d_v: Any, b
 
 @formula
 def attention_weights(B: Any, T: Any, h: Any, b: Any) -> Any:
-    """Softmax of the scores, all T keys of every query, hidden or not.  [byte]"""
+    """Softmax of the scores over all T keys of every query, masked or not.  [byte]"""
     return B * h * T**2 * b
 
 
@@ -202,7 +202,7 @@ def largest_scores(B: Any, T: Any, h: Any) -> Any:
 
 @formula
 def log_sum_exp(B: Any, T: Any, h: Any) -> Any:
-    """What a fused kernel keeps of a softmax: one number a query, in fp32.  [byte]"""
+    """What a fused kernel keeps of a softmax: one number per query, in fp32.  [byte]"""
     return 4 * B * h * T
 
 
@@ -214,7 +214,7 @@ def additive_mask(T: Any, b: Any) -> Any:
 
 @formula
 def mask(T: Any) -> Any:
-    """Which keys are hidden from a query; layers with one window share it.  [byte]"""
+    """Attention mask: which keys are hidden from each query. Layers with the same window share one mask.  [byte]"""
     return T**2
 
 
@@ -250,7 +250,7 @@ def rotation_pairs(T: Any, d_r: Any, b: Any) -> Any:
 
 @formula
 def rotation_complex(T: Any, d_r: Any) -> Any:
-    """The same as one complex number of twice fp32 a pair (transformers' DeepSeek-V2).  [byte]"""
+    """The same as one complex number of twice fp32 per pair (transformers' DeepSeek-V2).  [byte]"""
     return 4 * T * d_r
 
 
@@ -346,7 +346,7 @@ def hidden_experts(B: Any, T: Any, E: Any) -> Any:
 
 @formula
 def shared_gate(B: Any, T: Any, b: Any) -> Any:
-    """The gate of the shared expert, one number a token.  [byte]"""
+    """The gate of the shared expert, one number per token.  [byte]"""
     return B * T * b
 
 
@@ -382,5 +382,5 @@ def capped_logits(B: Any, T: Any, V: Any, b: Any) -> Any:
 
 @formula
 def loss(B: Any, T: Any, V: Any) -> Any:
-    """Log-probabilities in fp32, the wanted tokens, and the number that the mean divides by.  [byte]"""
+    """Log-probabilities in fp32, the target tokens, and the divisor of the mean.  [byte]"""
     return 4 * B * T * V + 8 * B * T + 4

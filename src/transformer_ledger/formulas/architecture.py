@@ -1,4 +1,4 @@
-"""The closed forms that the two texts print, whole blocks at a time; the ledgers add up rows, and claims compare both.
+"""Formulas that the two texts print for whole blocks. The ledgers add up single terms; the claims compare the two.
 
 Sources: the texts' own formulas; Su et al. 2021, arXiv:2104.09864 (rotary frequencies); Ainslie et al. 2023,
 arXiv:2305.13245 (groups); Shazeer 2020, arXiv:2002.05202 (gated width at equal budget).
@@ -25,7 +25,7 @@ def attention_parameters(d: Any) -> Any:
 
 @formula
 def grouped_attention_parameters(d: Any, h_kv: Any, d_h: Any) -> Any:
-    """The same with h_kv key/value heads, and query heads that fill the width (h·d_h = d).  [parameter]"""
+    """Attention weights with h_kv key/value heads, if the query heads fill the width (h·d_h = d).  [parameter]"""
     return 2 * d**2 + 2 * d * h_kv * d_h
 
 
@@ -109,5 +109,5 @@ def key_value_head(i: Any, g: Any) -> Any:
 
 @formula
 def rotary_frequency(i: Any, theta: Any, d_h: Any) -> Any:
-    """Angle a position of component pair i = 0 … d_h/2 − 1, for base theta.  [rad/token]"""
+    """Angle per position of component pair i = 0 … d_h/2 − 1, for base theta.  [rad/token]"""
     return theta ** (-2 * i / d_h)

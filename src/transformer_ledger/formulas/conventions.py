@@ -1,4 +1,4 @@
-"""What other tools and papers count, where no sum of a ledger's rows gives it; `ledger/conventions.py` names them.
+"""Formulas of other tools and papers that cannot be computed by adding rows of a ledger.
 
 Sources: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (12Ld², 2N and its attention term); Chowdhery et al. 2022,
 arXiv:2204.02311, appendix B (12LHQT); Hoffmann et al. 2022, arXiv:2203.15556, appendix F (softmax).
@@ -13,7 +13,7 @@ from transformer_ledger.formulas.shim import formula
 
 @formula
 def standard_parameters(L: Any, d: Any) -> Any:
-    """Non-embedding parameters of the standard shape: heads that fill the width, feed-forward of 4d.  [parameter]"""
+    """Non-embedding parameters of the standard shape: h·d_h = d, feed-forward width 4d.  [parameter]"""
     return 12 * L * d**2
 
 
@@ -31,7 +31,7 @@ def kaplan_attention(B: Any, T: Any, h: Any, d_h: Any) -> Any:
 
 @formula
 def palm_attention(B: Any, T: Any, h: Any, d_h: Any) -> Any:
-    """PaLM's attention term of one layer, forward and backward: 12HQT a token.  [FLOP]"""
+    """PaLM's attention term of one layer, forward and backward: 12HQT per token.  [FLOP]"""
     return 12 * B * T**2 * h * d_h
 
 
@@ -43,5 +43,5 @@ def half_scores(B: Any, T: Any, S: Any, h: Any, d_h: Any) -> Any:
 
 @formula
 def softmax(B: Any, T: Any, h: Any) -> Any:
-    """Softmax of one layer at 3 operations a score.  [FLOP]"""
+    """Softmax of one layer at 3 operations per score.  [FLOP]"""
     return 3 * B * h * T**2

@@ -25,7 +25,7 @@ def windowed(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
 
 @formula
 def windowed_between_steps(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) -> Any:
-    """The same between two steps: the next token brings its own key, so w − 1 old ones do.  [byte]"""
+    """The same between two steps: the next token adds its own key, so w − 1 old ones are enough.  [byte]"""
     return 2 * B * minimum(T, w - 1) * h_kv * d_h * b
 
 
@@ -37,11 +37,11 @@ def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
 
 @formula
 def multi_head(B: Any, T: Any, h: Any, d_h: Any, d_v: Any, b: Any) -> Any:
-    """What shared heads or a latent replace: keys and values of every query head.  [byte]"""
+    """Keys and values for every query head: the cache without shared heads and without a latent.  [byte]"""
     return B * T * h * (d_h + d_v) * b
 
 
 @formula
 def ratio_to_multi_head(h_kv: Any, h: Any) -> Any:
-    """Cache of h_kv key/value heads against that of one for each of h query heads.  [1]"""
+    """Cache with h_kv key/value heads, divided by one with a key/value head for each of h query heads.  [1]"""
     return h_kv / h

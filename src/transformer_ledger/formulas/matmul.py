@@ -1,9 +1,9 @@
 """FLOPs of one layer's matrix products in one forward pass over B sequences of T new tokens. Unit everywhere: [FLOP].
 
-A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n a token (Kaplan et al. 2020,
+A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n per token (Kaplan et al. 2020,
 arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
-out, and an embedding lookup costs nothing. T new tokens see S keys each in the `full` convention, which is what a dense
-kernel runs, mask or not.
+out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S
+keys; a dense kernel computes this with or without a mask.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformer_ledger.formulas.shim import formula, minimum, quotient
 
 @formula
 def causal_pairs(T: Any) -> Any:
-    """Query-key pairs that a causal mask leaves in a sequence of T tokens: 1 + 2 + … + T.  [pair]"""
+    """Query–key pairs that a causal mask allows in a sequence of T tokens: 1 + 2 + … + T.  [pair]"""
     return quotient(T * (T + 1), 2)
 
 
@@ -57,7 +57,7 @@ def output(B: Any, T: Any, h: Any, d_h: Any, d: Any) -> Any:
 
 @formula
 def scores(B: Any, T: Any, S: Any, h: Any, d_h: Any) -> Any:
-    """QKᵀ, every new token against S keys; the weighted sum of V costs as much where its heads are as wide.  [FLOP]"""
+    """QKᵀ, every new token against S keys; the weighted sum of V costs the same if its heads are as wide.  [FLOP]"""
     return 2 * B * T * S * h * d_h
 
 
@@ -69,37 +69,37 @@ def values(B: Any, T: Any, S: Any, h: Any, d_v: Any) -> Any:
 
 @formula
 def scores_windowed(B: Any, T: Any, S: Any, w: Any, h: Any, d_h: Any) -> Any:
-    """QKᵀ against the keys that a window leaves in the cache.  [FLOP]"""
+    """QKᵀ against the keys that a window keeps in the cache.  [FLOP]"""
     return 2 * B * T * minimum(S, w) * h * d_h
 
 
 @formula
 def values_windowed(B: Any, T: Any, S: Any, w: Any, h: Any, d_v: Any) -> Any:
-    """Weighted sum of the values that a window leaves in the cache.  [FLOP]"""
+    """Weighted sum of the values that a window keeps in the cache.  [FLOP]"""
     return 2 * B * T * minimum(S, w) * h * d_v
 
 
 @formula
 def scores_causal(B: Any, T: Any, h: Any, d_h: Any) -> Any:
-    """QKᵀ over the pairs that the causal mask leaves.  [FLOP]"""
+    """QKᵀ over the pairs that the causal mask allows.  [FLOP]"""
     return 2 * B * causal_pairs(T) * h * d_h
 
 
 @formula
 def values_causal(B: Any, T: Any, h: Any, d_v: Any) -> Any:
-    """Weighted sum of V over the pairs that the causal mask leaves.  [FLOP]"""
+    """Weighted sum of V over the pairs that the causal mask allows.  [FLOP]"""
     return 2 * B * causal_pairs(T) * h * d_v
 
 
 @formula
 def scores_causal_windowed(B: Any, T: Any, w: Any, h: Any, d_h: Any) -> Any:
-    """QKᵀ over the pairs that the causal mask and a window leave.  [FLOP]"""
+    """QKᵀ over the pairs that the causal mask and a window allow.  [FLOP]"""
     return 2 * B * windowed_pairs(T, w) * h * d_h
 
 
 @formula
 def values_causal_windowed(B: Any, T: Any, w: Any, h: Any, d_v: Any) -> Any:
-    """Weighted sum of V over the pairs that the causal mask and a window leave.  [FLOP]"""
+    """Weighted sum of V over the pairs that the causal mask and a window allow.  [FLOP]"""
     return 2 * B * windowed_pairs(T, w) * h * d_v
 
 
@@ -135,7 +135,7 @@ def value_up(B: Any, S: Any, r_kv: Any, h: Any, d_v: Any) -> Any:
 
 @formula
 def scores_absorbed(B: Any, T: Any, S: Any, h: Any, r_kv: Any, d_r: Any) -> Any:
-    """Latent attention: queries taken to the latent, so that they meet the cached latent itself.  [FLOP]"""
+    """Latent attention: queries mapped to the latent and compared with the cached latent itself.  [FLOP]"""
     return 2 * B * T * S * h * (r_kv + d_r)
 
 
@@ -183,7 +183,7 @@ def shared_feedforward(B: Any, T: Any, d: Any, f_s: Any) -> Any:
 
 @formula
 def shared_gate(B: Any, T: Any, d: Any) -> Any:
-    """The shared experts' gate, one number a token.  [FLOP]"""
+    """The shared experts' gate, one number per token.  [FLOP]"""
     return 2 * B * T * d
 
 
@@ -201,5 +201,5 @@ def embedding_projection(B: Any, T: Any, d_e: Any, d: Any) -> Any:
 
 @formula
 def head(B: Any, T: Any, V: Any, d: Any) -> Any:
-    """Logits of every new token; tied or not, the product runs.  [FLOP]"""
+    """Logits of every new token; a tied head costs the same.  [FLOP]"""
     return 2 * B * T * V * d

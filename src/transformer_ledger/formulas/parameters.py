@@ -1,4 +1,4 @@
-"""Numbers in one tensor, one function a kind of tensor. Unit everywhere: [parameter].
+"""Parameters in one tensor. Each kind of tensor has its own formula. Unit everywhere: [parameter].
 
 Sources: Vaswani et al. 2017, arXiv:1706.03762 (attention, feed-forward, embeddings); Ainslie et al. 2023,
 arXiv:2305.13245 (grouped K/V heads); Shazeer 2020, arXiv:2002.05202 (gated feed-forward); DeepSeek-V2, arXiv:2405.04434
@@ -14,7 +14,7 @@ from transformer_ledger.formulas.shim import formula
 
 @formula
 def token_embedding(V: Any, d: Any) -> Any:
-    """Embedding table, one row a token of the vocabulary; a separate head is as large.  [parameter]"""
+    """Embedding table, one row for each token of the vocabulary; a separate head is as large.  [parameter]"""
     return V * d
 
 
@@ -68,7 +68,7 @@ def per_head_component(d_h: Any) -> Any:
 
 @formula
 def sinks(h: Any) -> Any:
-    """One learned logit a head (gpt-oss).  [parameter]"""
+    """One learned logit for each head (gpt-oss).  [parameter]"""
     return h
 
 

@@ -12,7 +12,7 @@ from transformer_ledger.formulas.shim import formula, quotient
 
 @formula
 def rule_parameters(L: Any, d: Any, V: Any) -> Any:
-    """The rule for a decoder's size: 4d² attention and 8d² feed-forward weights a layer, one embedding.  [parameter]"""
+    """The rule for a decoder's size: 4d² attention and 8d² feed-forward weights per layer, one embedding.  [parameter]"""
     return 12 * L * d**2 + V * d
 
 
@@ -24,17 +24,17 @@ def rule_flops(N: Any, D: Any) -> Any:
 
 @formula
 def exact_flops(F: Any, D: Any, T: Any) -> Any:
-    """Training FLOPs where one sequence of T tokens takes F: linear in the tokens; T must divide F.  [FLOP]"""
+    """Training FLOPs if one training sequence of T tokens costs F, a multiple of T. A run's ledger row uses its own T.  [FLOP]"""
     return quotient(F, T) * D
 
 
 @formula
 def seconds(F: Any, G: Any, R: Any) -> Any:
-    """Time of F FLOPs on G devices that sustain R each.  [s]"""
+    """Time of a training run of F FLOPs (here 6ND) on G devices that sustain R each.  [s]"""
     return F / (G * R)
 
 
 @formula
 def implied_rate(F: Any, W: Any) -> Any:
-    """Rate that each device sustained where F FLOPs took W device-hours.  [FLOP/s]"""
+    """Rate that each device sustained if a training run of F FLOPs (here 6ND) took W device-hours.  [FLOP/s]"""
     return F / (3600 * W)

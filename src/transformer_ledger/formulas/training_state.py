@@ -20,7 +20,7 @@ def per_parameter(N: Any, b: Any) -> Any:
 
 @formula
 def per_tensor(n: Any, b: Any) -> Any:
-    """An item that holds one number of b bytes for each of n tensors, as torch's AdamW its step counters.  [byte]"""
+    """An item with one number of b bytes for each of n tensors, such as the step counters of torch's AdamW.  [byte]"""
     return n * b
 
 
@@ -38,11 +38,11 @@ def factored(E: Any, m: Any, d: Any) -> Any:
 
 @formula
 def sharded(N: Any, G: Any, b: Any) -> Any:
-    """The largest share of an item that G devices divide among themselves, whole numbers of b bytes.  [byte]"""
+    """An item of N numbers of b bytes, divided over G devices: the bytes on the device that holds the most.  [byte]"""
     return ceiling_quotient(N, G) * b
 
 
 @formula
 def adamw_fp32(N: Any) -> Any:
-    """Weights, gradients and both moments of AdamW in fp32: 4 + 4 + 4 + 4 bytes each, step counters apart.  [byte]"""
+    """Weights, gradients and both moments of AdamW in fp32, 4 bytes each, without the step counters.  [byte]"""
     return (4 + 4 + 4 + 4) * N

@@ -79,7 +79,7 @@ def _has_position_table(spec: ModelSpec) -> bool:
 
 
 def narrowed(spec: ModelSpec) -> ModelSpec:
-    """The model with heads ⌊d/h⌋ wide and no latent: what a reader sees that knows neither."""
+    """The model with heads ⌊d/h⌋ wide and no latent: what a program sees that knows neither."""
 
     def change(a: Attention) -> Attention:
         return replace(a, head_dim=spec.d_model // a.heads, latent=None)
@@ -178,7 +178,7 @@ PALM = "PaLM, arXiv:2204.02311, appendix B"
 NARAYANAN = "Narayanan et al. 2021, arXiv:2104.04473"
 MEGATRON = "Megatron-LM: num_floating_point_operations"
 MIXTRAL = "Mixtral’s 13B, arXiv:2401.04088"
-NO_HEAD_DIM = "transformers’ Llama class, of a file without head_dim"
+NO_HEAD_DIM = "transformers’ Llama class, if the file has no head_dim"
 
 CONVENTIONS = (
     Convention(
@@ -224,14 +224,14 @@ CONVENTIONS = (
     Convention(
         "parameters",
         "12Ld²",
-        "A standard shape: heads that fill the width, feed-forward 4d wide, no embeddings.",
+        "A standard shape: h·d_h = d, feed-forward width 4d; no embeddings.",
         lambda spec, B, T: int(formulas.standard_parameters(spec.depth, spec.d_model)),
         KAPLAN,
     ),
     Convention(
         "parameters",
         "12Ld² + Vd",
-        "A standard shape, heads that fill the width and feed-forward 4d wide, with one token table.",
+        "A standard shape: h·d_h = d, feed-forward width 4d; one token table.",
         lambda spec, B, T: int(rule_parameters(spec.depth, spec.d_model, spec.vocabulary)),
         f"{NARAYANAN}, equation 2, with 13Ld and the position table besides",
     ),
@@ -246,7 +246,7 @@ CONVENTIONS = (
     Convention(
         "parameters",
         "experts in use",
-        "The active number given as the model’s size: without the experts that a token is not routed to.",
+        "The active parameters quoted as the model’s size: experts that a token is not routed to are left out.",
         lambda spec, B, T: totals(spec)[1],
         MIXTRAL,
         applies=_has_experts,
@@ -254,7 +254,7 @@ CONVENTIONS = (
     Convention(
         "parameters",
         "one expert",
-        "One feed-forward a layer, as wide as an expert: a mixture read as a dense model.",
+        "One feed-forward of an expert’s width in each layer, as if the mixture were a dense model.",
         lambda spec, B, T: totals(_one_expert(spec))[0],
         applies=_has_experts,
     ),
@@ -292,7 +292,7 @@ CONVENTIONS = (
     Convention(
         "weights",
         "GiB called GB",
-        "Bytes divided by 2³⁰ and labelled GB: what they are if the label is believed, rounded down.",
+        "The bytes divided by 2³⁰ but labelled GB; we show how many bytes that label then means.",
         lambda spec, B, T: weight_bytes(spec, DTYPE) * 10**9 // 2**30,
         "Hugging Face’s memory estimator (space hf-accelerate/model-memory-usage)",
     ),
@@ -306,7 +306,7 @@ CONVENTIONS = (
     Convention(
         "KV cache",
         "needed",
-        "bf16 keys and values that attention can still read: w positions behind a window, the latent where there is one.",
+        "bf16 keys and values that attention can still read: the last w in a layer with a window; a latent in their place.",
         lambda spec, B, T: cache_bytes(spec, B, T, DTYPE, "needed"),
         "vLLM’s hybrid cache manager",
         ours=True,
@@ -322,7 +322,7 @@ CONVENTIONS = (
     Convention(
         "KV cache",
         "between steps",
-        "w − 1 positions of a layer with a window, as the next token brings its own.",
+        "w − 1 positions of a layer with a window, because the next token adds its own.",
         lambda spec, B, T: cache_bytes(spec, B, T, DTYPE, "dynamic"),
         "transformers: DynamicCache",
         applies=_has_window,
@@ -369,7 +369,7 @@ CONVENTIONS = (
     Convention(
         "forward pass",
         "causal-exact",
-        "The T(T + 1)/2 pairs that the mask leaves, w(w + 1)/2 + (T − w)w with a window.",
+        "The T(T + 1)/2 pairs that the mask allows, w(w + 1)/2 + (T − w)w with a window.",
         lambda spec, B, T: _forward(spec, B, T, "causal-exact"),
         ours=True,
     ),
@@ -401,12 +401,12 @@ CONVENTIONS = (
             int(formulas.rule_forward(B, T, _non_embedding(spec)[1]))
             + _attention_term(spec, B, T, formulas.kaplan_attention)
         ),
-        f"{KAPLAN}: 2N + 2·n_layer·n_ctx·d_attn a token",
+        f"{KAPLAN}: 2N + 2·n_layer·n_ctx·d_attn per token",
     ),
     Convention(
         "forward pass",
         "one row of logits",
-        "The head for the last token of each sequence alone: a prefill that goes on to generate.",
+        "The head runs only for the last token of each sequence, as in a prefill before generation.",
         lambda spec, B, T: _forward(spec, B, T) - _of(spec, B, T, "head") + _of(spec, B, 1, "head"),
         "transformers: generate(), logits_to_keep = 1; nanoGPT without targets",
     ),
@@ -419,7 +419,7 @@ CONVENTIONS = (
     Convention(
         "forward pass",
         "lookup and softmax",
-        "The token table multiplied by one-hot rows, and 3 operations a score for the softmax.",
+        "The token table multiplied by one-hot rows, and 3 operations per score for the softmax.",
         _appendix_f,
         HOFFMANN,
     ),
@@ -465,7 +465,7 @@ CONVENTIONS = (
     Convention(
         "decoded token",
         "new token expanded",
-        "The latent of the new token alone expanded, older keys and values kept.",
+        "Only the latent of the new token is expanded; keys and values of older tokens are cached.",
         _new_token_expanded,
         applies=matmul.has_latent,
     ),
@@ -521,7 +521,7 @@ CONVENTIONS = (
     Convention(
         "training step",
         "total_flos",
-        "6 FLOPs for each parameter and token, every expert, no input tables; a tied head leaves with them.",
+        "6 FLOPs for each parameter and token, with every expert but no input tables, and so no tied head.",
         lambda spec, B, T: int(rule_flops(_untabled(spec)[0], B * T)),
         "transformers: Trainer",
     ),
@@ -537,20 +537,20 @@ CONVENTIONS = (
     Convention(
         "training step",
         "2ND",
-        "2 FLOPs for each active parameter and token: a forward pass taken for a training.",
+        "2 FLOPs for each active parameter and token: a forward pass, mistaken for a training step.",
         lambda spec, B, T: int(formulas.rule_forward(B, T, totals(spec)[1])),
     ),
     Convention(
         "training step",
         "recomputed",
-        "Layers forward twice, as activation checkpointing runs them: hardware FLOPs.",
+        "Each layer runs forward twice, as with activation checkpointing: the hardware FLOPs.",
         lambda spec, B, T: int(training(_forward(spec, B, T))) + _forward(spec, B, T) - _of(spec, B, T, "head"),
         f"{NARAYANAN}, equation 3",
     ),
     Convention(
         "training step",
         "lookup as product",
-        "3 × a forward pass with the lookup as a product: embedding and head 12Vd a token, where ours are 6Vd.",
+        "3 × a forward pass with the lookup as a product: embedding and head 12Vd per token, where ours are 6Vd.",
         lambda spec, B, T: int(training(_looked_up(spec, B, T))),
         f"{HOFFMANN}, which adds the softmax",
     ),

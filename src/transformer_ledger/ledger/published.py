@@ -99,7 +99,7 @@ FIGURES: tuple[Entry, ...] = (
        lambda N=N: _gpt_3(N, 300_000_000_000, "flops_6nd"))
       for name, N, figure in (("GPT-3 Small", 125_000_000, "2.25e20"), ("GPT-3 XL", 1_320_000_000, "2.38e21"),
                               ("GPT-3 13B", 12_850_000_000, "2.31e22"), ("GPT-3 175B", 174_600_000_000, "3.14e23"))),
-    *((name, "training time", "PF-days", figure, "day", GPT_3, lambda N=N: _gpt_3(N, 300_000_000_000, "days"))
+    *((name, "training compute", "6ND", figure, "petaFLOP/s-day", GPT_3, lambda N=N: _gpt_3(N, 300_000_000_000, "days"))
       for name, N, figure in (("GPT-3 Small", 125_000_000, "2.60e0"), ("GPT-3 XL", 1_320_000_000, "2.75e1"),
                               ("GPT-3 13B", 12_850_000_000, "2.68e2"), ("GPT-3 175B", 174_600_000_000, "3.64e3"))),
     *(("7.5 billion parameters, 64 devices", "training state", f"ZeRO stage {stage}", figure, "byte", ZERO,

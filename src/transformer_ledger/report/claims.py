@@ -12,7 +12,7 @@ from markupsafe import Markup
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.claims.table import plural
-from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING
+from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING, REPRODUCED
 from transformer_ledger.ledger.counted import NOTHING
 from transformer_ledger.report import figures, layout, numbers
 from transformer_ledger.report.data import columns_of, encoded
@@ -134,7 +134,11 @@ def _printed(rows: Rows) -> list[dict[str, Any]]:
     out = []
     for row in rows:
         if row.get("reproduced") and row["applicable"]:
-            outcome = layout.told(f"claims/reproduced/{row['reproduced']}")
+            ratio = None if row["reproduced"] == REPRODUCED else row.get("to_printed")
+            name = (
+                "reproduced" if row["reproduced"] == REPRODUCED else "not-reproduced" if ratio else "not-reproduced-0"
+            )
+            outcome = layout.told(f"claims/{name}", ratio=numbers.short(ratio, 3))
             entry = {"printed": row["printed"], "ours": value(row), "quantity": row["quantity"], "outcome": outcome}
             out += [entry] if entry not in out else []
     return out

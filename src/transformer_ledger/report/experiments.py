@@ -30,9 +30,13 @@ def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[st
 
 
 def _printed(rows: Rows) -> list[dict[str, Any]]:
-    """The text's own cases, their reference to some digits and its distance as a share of the bound."""
+    """The text's own cases, their reference to some digits, and whether those that count are within their bound."""
     return [
-        {**row, "reference": _reference(row), "share": row["difference"] / row["bound"] if row["bound"] else None}
+        {
+            **row,
+            "reference": _reference(row),
+            "holds": row["holds"] if row["decisive"] else Cell(Markup('<span class="none">not counted</span>')),
+        }
         for row in rows
         if str(row["case"]).startswith("printed")
     ]
@@ -92,7 +96,14 @@ def _rope(rows: Rows, inputs: Mapping[str, Any]) -> Section:
         Block("play", {"name": "E1"}),
         layout.figure(_rotations(inputs), "rotations"),
         layout.table("e1-printed", _printed(rows), columns | dict.fromkeys(("difference", "bound"), layout.number(3))),
-        layout.table("e1-summary", _by_precision(rows), BY_PRECISION, key="experiment-summary", name="E1"),
+        layout.table(
+            "e1-summary",
+            _by_precision(rows),
+            BY_PRECISION,
+            key="experiment-summary",
+            name="E1",
+            between="from the reference",
+        ),
         layout.figure(_margins("picture-rope-margin", rows, "pairing"), "margins"),
         layout.full(f"experiment/{NAMES['rope']}"),
     )
@@ -118,7 +129,14 @@ def _softmax(rows: Rows, states: Rows) -> Section:
         layout.figure(_states(progress, forward), "states"),
         layout.table("e2-states", progress, {"block": COUNT, "keys": TEXT, **state}),
         layout.table("e2-printed", forward, columns | {"reference": COUNT}),
-        layout.table("e2-summary", _by_precision(rows), BY_PRECISION, key="experiment-summary", name="E2"),
+        layout.table(
+            "e2-summary",
+            _by_precision(rows),
+            BY_PRECISION,
+            key="experiment-summary",
+            name="E2",
+            between="between dense and blocked",
+        ),
         layout.figure(_margins("picture-softmax-margin", rows, "pass"), "margins"),
         layout.full(f"experiment/{NAMES['softmax']}"),
     )
@@ -193,7 +211,7 @@ def _rotations(inputs: Mapping[str, Any]) -> Markup | None:
         "picture-rope",
         "q and k turned in the plane",
         f"The vectors q = {tuple(q)} and k = {tuple(k)}: turned to positions {m} and {n}; both moved by {shift}, where "
-        "the angle between them is the same; and both turned by one angle, where it is as without rotation.",
+        "the angle between them is the same; and both turned by the same angle, where it is as without rotation.",
         q,
         k,
         views,

@@ -84,7 +84,7 @@ def attention_share(specs: Mapping[str, ModelSpec], labels: Mapping[str, str], l
     at = {label: dict(line)[4096] for label, line in series.items()}
     return pictures.lines(
         "picture-attention-share",
-        "Attention’s own share of the work",
+        "Share of scores and weighted values in the forward pass",
         "Percentage of the forward pass’s FLOPs spent on scores and weighted values, against the length, "
         "continued past each model’s context; at 4,096 tokens: "
         + "; ".join(f"{label} {short(value, 3)} %" for label, value in at.items())

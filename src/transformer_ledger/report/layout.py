@@ -130,6 +130,7 @@ LONG = Format("text", lambda value: Cell(numbers.prose(value), css="wrap"))
 CODE = Format("text", lambda value: Cell(Markup("<code>{}</code>").format(value)))
 YES = Format("text", lambda value: Cell("yes" if value else Markup('<span class="none">no</span>')))
 COUNT, SIZE, TIME = number(), measured(numbers.size), measured(numbers.duration)
+LARGE, PARAMETERS = measured(numbers.large), measured(lambda value: numbers.large(value, "B"))
 PERCENT = Format("number", lambda value: Cell(numbers.percent(value), float(value * 100)))
 DIFFER = Format("number", lambda value: Cell(numbers.number(value), value, css="off" if value else "zero"))
 

@@ -6,6 +6,7 @@ A summary stands here and not in the ledger's own module, so that a change of th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
@@ -14,13 +15,15 @@ from markupsafe import Markup
 
 from transformer_ledger.formulas import training_compute
 from transformer_ledger.ledger import conventions, kv_cache, matmul, parameters
-from transformer_ledger.ledger.counted import MET_BY
+from transformer_ledger.ledger.counted import MET_BY, NOTHING
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report import figures, layout, numbers
 from transformer_ledger.report.layout import (
     COUNT,
     DIFFER,
+    LARGE,
     LONG,
+    PARAMETERS,
     PERCENT,
     SIZE,
     TEXT,
@@ -102,7 +105,7 @@ def parameters_summary(rows: Rows, specs: Mapping[str, ModelSpec]) -> list[dict[
 
 def _parameters(given: Inputs) -> Section:
     rows = given.labelled(parameters_summary(given.rows("parameters"), given.specs))
-    columns = {"model": TEXT, **dict.fromkeys(("parameters", "active", "rule", "missed"), layout.number(6))}
+    columns = {"model": TEXT, **dict.fromkeys(("parameters", "active", "rule", "missed"), PARAMETERS)}
     return layout.section(
         "parameters",
         layout.text("parameters"),
@@ -275,9 +278,10 @@ def matmul_summary(rows: Rows) -> list[dict[str, Any]]:
 def _matmul(given: Inputs) -> Section:
     columns = {
         "model": TEXT,
-        **dict.fromkeys(("batch", "context", "prefill"), COUNT),
+        **dict.fromkeys(("batch", "context"), COUNT),
+        "prefill": LARGE,
         "share": layout.number(3),
-        **dict.fromkeys(("causal", "decode", "train"), COUNT),
+        **dict.fromkeys(("causal", "decode", "train"), LARGE),
     }
     return layout.section(
         "matmul",
@@ -297,14 +301,18 @@ def _training(given: Inputs) -> Section:
             **row,
             "ratio": row["flops_6nd"] / row["flops_exact"] if row["flops_exact"] else None,
             "rate": (row["implied_flops_per_second_per_device"] or 0) / 1e12 or None,
+            "assumed": (row["flops_per_second_per_device"] or 0) / 1e12 or None,
         }
         for row in given.rows("training_compute")
     ]
     columns = {
         "run": TEXT,
         "model": TEXT,
-        **dict.fromkeys(("tokens", "flops_6nd", "flops_exact"), COUNT),
+        "tokens": LARGE,
+        **dict.fromkeys(("context", "flops_6nd", "flops_exact"), COUNT),
         "ratio": layout.number(4),
+        "devices": COUNT,
+        "assumed": layout.number(4),
         "days": layout.number(4),
         "published_device_hours": COUNT,
         "rate": layout.number(4),
@@ -447,7 +455,7 @@ def _fit(given: Inputs) -> Section:
 
 
 def evidence_summary(ledger: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """One row a ledger: its rows by what they met, and how many differ."""
+    """One row for each ledger: its rows by what confirmed them, and how many differ."""
     return [
         {"ledger": layout.told(f"ledgers/{name}"), **Counter(row["met_by"] for row in rows), "differ": _differ(rows)}
         for name, rows in ledger.items()
@@ -456,7 +464,7 @@ def evidence_summary(ledger: Mapping[str, Rows]) -> list[dict[str, Any]]:
 
 
 def families_summary(rows: Rows) -> list[dict[str, Any]]:
-    """One row a small model: its figures by what they met, and how many differ."""
+    """One row for each small model: its figures by what confirmed them, and how many differ."""
     return [
         {"model": model, **Counter(row["met_by"] for row in own), "differ": _differ(own)}
         for model, own in by(rows, "model").items()
@@ -465,22 +473,34 @@ def families_summary(rows: Rows) -> list[dict[str, Any]]:
 
 def _evidence(given: Inputs) -> Section:
     met = dict.fromkeys(MET_BY, COUNT) | {"differ": DIFFER}
+    summary = evidence_summary(given.everything)
+    nothing = [f"{numbers.short(row[NOTHING])} rows of {row['ledger']}" for row in summary if row.get(NOTHING)]
     published = {"subject": TEXT, "quantity": TEXT, "convention": TEXT, "published": COUNT, "value": COUNT}
-    printed = [{**row, "published": Cell(*_as_published(row["published"]))} for row in given.rows("published")]
+    printed = [
+        {**row, "published": _as_published(row["published"]), "value": _as_published(row["published"], row["value"])}
+        for row in given.rows("published")
+    ]
     return layout.section(
         "evidence",
         layout.text("evidence"),
-        layout.table("met-by", evidence_summary(given.everything), {"ledger": TEXT, **met}),
+        layout.text(f"sections/evidence/nothing{'' if nothing else '-all'}", ledgers=layout.listed(nothing)),
+        layout.table("met-by", summary, {"ledger": TEXT, **met}),
         layout.table("met-by-families", families_summary(given.rows("families")), {"model": TEXT, **met}),
         layout.table("published", printed, {**published, "unit": TEXT, "holds": YES, "source": LONG}),
     )
 
 
-def _as_published(text: str) -> tuple[Markup, float]:
-    """A figure with the digits that its source prints, and its value."""
+def _as_published(text: str, value: float | None = None) -> Cell:
+    """A value, else the figure itself, to the digits that the figure's source prints."""
+    shown = float(text) if value is None else value
     digits = len(text.partition("e")[0].replace(".", ""))
-    brief = numbers.grouped(int(text)) if text.isdigit() else numbers.scientific(float(text), digits)
-    return numbers.two(brief, text), float(text)
+    if text.isdigit():
+        brief = numbers.grouped(round(shown))
+    elif shown < 1e4:
+        brief = f"{float(f'{shown:.{digits - 1}e}'):,.{max(0, digits - 1 - math.floor(math.log10(shown)))}f}"
+    else:
+        brief = numbers.scientific(shown, digits)
+    return Cell(numbers.two(brief, text if value is None else numbers.exact(value)), shown)
 
 
 # ---------------------------------------------------------------------------------------------- agreement
@@ -552,9 +572,13 @@ def _convention_cell(entry: Mapping[str, Any], name: str, value: Any, ratio: flo
     first = name == entry["columns"][0].name
     if entry["ratios"] and not first:
         return Cell(numbers.number(ratio, 4), ratio)
-    shown = numbers.size(value, True) if entry["quantity"] == "weights" else numbers.large(value)
+    shown = (
+        numbers.size(value, True)
+        if entry["quantity"] == "weights"
+        else numbers.large(value, "B" if "parameters" in entry["quantity"] else "G")
+    )
     if not first:
-        shown = Markup('{} <span class="of below">× {}</span>').format(shown, numbers.short(ratio, 4))
+        shown = Markup('{} <span class="of below">{} of ours</span>').format(shown, numbers.short(ratio, 4))
     return Cell(shown, value)
 
 
@@ -569,7 +593,7 @@ def _convention_table(given: Inputs, entry: Mapping[str, Any]) -> Block | None:
     ]
     columns = {
         f"by {column.name}": Column(
-            column.name, COUNT, "ours" if not index else "× ours" if entry["ratios"] else "", column.counts
+            column.name, COUNT, "ours" if not index else "ratio to ours" if entry["ratios"] else "", column.counts
         )
         for index, column in enumerate(entry["columns"])
     }
@@ -647,7 +671,8 @@ def side_by_side(given: Inputs, text_parts: Container[str]) -> list[Block | None
         {**row, "model": Cell(marked.format(row["model"]), row["model"])} if row["model"] in text_parts else row
         for row in rows
     ]
-    costs = {"model": TEXT, "parameters": COUNT, "active": COUNT, "cache": SIZE, "per_token": COUNT, "length": COUNT}
+    costs = {"model": TEXT, "parameters": PARAMETERS, "active": PARAMETERS, "cache": SIZE, "per_token": LARGE}
+    costs |= {"length": COUNT}
     sizes = dict.fromkeys(("layers", "d", "h", "h_kv", "d_h"), COUNT)
     rest = {"feedforward": TEXT, "f": COUNT, "experts": TEXT, "norm": TEXT, "positions": TEXT}
     shapes = {"model": TEXT, **sizes, **rest, "vocabulary": COUNT, "context": COUNT, "tied": TEXT}

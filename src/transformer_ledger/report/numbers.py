@@ -72,12 +72,12 @@ def number(value: Any, digits: int = 5) -> Markup:
     return two(brief, full)
 
 
-def large(value: Any) -> Markup:
-    """A large count in few characters, 8.030 G; the exact one beside it."""
-    if not isinstance(value, int) or abs(value) < 10**7:
+def large(value: Any, billions: str = "G") -> Markup:
+    """A large count in few characters, 8.03 G (of parameters 8.03 B); the exact one beside it."""
+    if value is None or not 10**7 <= abs(value) < 10**18:
         return number(value)
-    power, unit = next(pair for pair in ((12, "T"), (9, "G"), (6, "M")) if abs(value) >= 10 ** pair[0])
-    return two(f"{short(value / 10**power, 4)} {unit}", grouped(value))
+    power, unit = next(pair for pair in ((15, "P"), (12, "T"), (9, billions), (6, "M")) if abs(value) >= 10 ** pair[0])
+    return two(f"{short(value / 10**power, 4)} {unit}", exact(value))
 
 
 def size(value: int | None, decimal: bool = False) -> Markup:

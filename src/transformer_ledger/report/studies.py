@@ -124,7 +124,7 @@ def loss_curve(rows: Rows) -> Markup | None:
         + ".",
         series,
         x_label="optimiser steps",
-        y_label="loss, nat a token",
+        y_label="loss, nat per token",
         y_scale="log",
         y_ticks=[(value, short(value)) for value in at],
         guides=[(row["floor"], f"floor of {source(row['source'])}") for row in last],
@@ -212,7 +212,7 @@ def extension_curve(rows: Rows) -> Markup | None:
         text + ".",
         series,
         x_label="training, GFLOP",
-        y_label="held-out loss above the source’s, nat a token",
+        y_label="held-out loss above the source’s, nat per token",
         marks=True,
     )
 
@@ -257,7 +257,7 @@ def extension_changes(rows: Rows) -> Markup | None:
         "Held-out loss against the base",
         text + ".",
         groups,
-        x_label="held-out loss minus the base’s, nat a token",
+        x_label="held-out loss minus the base’s, nat per token",
     )
 
 
@@ -302,12 +302,16 @@ def _extension(study: Tables) -> Section | None:
         "learning_rate": COUNT,
     }
     parameters = [row["parameters"] for row in rows]
+    most: Counter[str] = Counter()
+    for row in study["extension"]:
+        most[row["budget"]] = max(most[row["budget"]], row["tokens"] or 0)
     scale = {
         "parameters": f"{short(min(parameters))} to {short(max(parameters))}",
-        "tokens": short(max(row["tokens"] or 0 for row in rows)),
+        "tokens": short(most["scratch"]),
+        "more": short(most["up-training"]),
         "seeds": layout.listed(sorted({row["seeds"] for row in rows})),
         "comparisons": rows[0]["comparisons"],
-        "confidence": short(100 * rows[0]["interval_confidence"], 5),
+        "confidence": short(100 * rows[0]["interval_confidence"], 4),
     }
     programmes = [
         {

@@ -127,7 +127,7 @@ def compute(
     found: list[dict[str, Any]] = []
     for case, dtype, (logits, scale) in itertools.product(cases, dtypes, scales.items()):
         causal, length, kv_heads, queries = (case[key] for key in ("causal", "length", "kv_heads", "queries"))
-        name = f"{heads} heads of {head_dim} over {kv_heads}, {'causal' if causal else 'full'}"
+        name = f"{heads} query and {kv_heads} key/value heads, {head_dim} wide, {'causal' if causal else 'full'}"
         inputs = drawn(seed, heads, kv_heads, length, head_dim, dtype, scale, queries or length)
         exact = forward_backward(naive, [x.double() for x in inputs], causal)
         ran = {method: forward_backward(run, inputs, causal) for method, run in methods(Blocks(**blocks)).items()}

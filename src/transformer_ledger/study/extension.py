@@ -34,9 +34,10 @@ Weights = Mapping[str, Any] | None
 CACHE_DTYPE = "bf16"
 BASE, SCRATCH, CONVERSION, UPTRAINING, SELECTION = "base", "scratch", "conversion", "up-training", "selection"
 DISCLOSED = (
-    "Chosen so that differences show: a model and a source small enough for every full training to leave the plateau it "
-    "starts on, weights that start at 1/√(inputs), a position table that starts as sinusoids, held-out sequences of their "
-    "own for every seed. They say which of these models learns this source faster, and nothing of larger ones."
+    "These settings were chosen so that differences can be seen. The model and the source are so small that every full "
+    "training leaves the plateau it starts on. Weights start at the scale 1/√(inputs). The position table starts as "
+    "sinusoids. Each seed has its own held-out sequences. The results say which of these small models learns this source "
+    "faster. They say nothing about larger models."
 )
 
 

@@ -6,8 +6,8 @@ const controls = (() => {
   // label, unit, decimals of the field, decimals of the address
   const KNOBS = {
     L: ["layers L", ""], d: ["width d", ""], h: ["heads h", ""], h_kv: ["K/V heads", ""], d_h: ["head width", ""], f: ["feed-forward width", ""],
-    V: ["vocabulary", "tokens"], C: ["learned positions", "rows"], w: ["window", "tokens"], E: ["experts", ""], k: ["experts a token", ""],
-    B: ["batch", "sequences"], T: ["context", "tokens"], D: ["training tokens", ""], G: ["devices", ""], R: ["sustained rate", "FLOP/s a device"],
+    V: ["vocabulary", "tokens"], C: ["learned positions", "rows"], w: ["window", "tokens"], E: ["experts", ""], k: ["experts per token", ""],
+    B: ["batch", "sequences"], T: ["context", "tokens"], D: ["training tokens", ""], G: ["devices", ""], R: ["sustained rate", "FLOP/s per device"],
     M: ["memory of a device", "GB"], P: ["reserve", "% left free"],
   };
   const DECIMALS = { M: 9, P: 13 };

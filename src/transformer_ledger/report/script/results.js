@@ -135,7 +135,7 @@ const results = (() => {
       row(`training state, ${state.recipe}`, bytes(found.state_total), null, against(found.state_total, pinned?.found.state_total, bytesText)),
       row(held, bytes(found.state_share), `= ${items.map(([item, size]) => `${named(item)} ${bytesText(size)}`).join(" + ")}`),
       row(`in ${roomText} of a device, without activations`, fits(found.state_share, state.room)),
-      ...METHODS.map(([method, said], index) => row(`activations in bf16 of ${grouped(state.B)} × ${grouped(state.T)} tokens a device, ${said}`, bytes(found[`activations ${method}`]), `of it logits and loss ${bytesText(found["activations logits"])}; with the state ${bytesText(trained[index])}`)),
+      ...METHODS.map(([method, said], index) => row(`activations in bf16 of ${grouped(state.B)} × ${grouped(state.T)} tokens per device, ${said}`, bytes(found[`activations ${method}`]), `of which logits and loss ${bytesText(found["activations logits"])}; with the state ${bytesText(trained[index])}`)),
     ));
     const limit = { value: Number(state.room), label: `${roomText} may be filled` };
     return [made, () => draw.bars(picture, `Memory against ${roomText}: ${rows.map((r) => `${r.label} ${r.text}`).join(", ")}`, rows, { limit })];
