@@ -2,7 +2,7 @@
 # make test      the same set-up with the test extra, the checks, then the whole suite
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
 # make test-faults   mutated files, runs killed at random moments, the same bytes everywhere (an hour; docs/reliability.md)
-# make recipes   put the recipes of config.yaml into the package;  make families   write docs/families.md
+# make dictionary  write anew what README.md, results/README.md and the package repeat of the code;  make families  docs/families.md
 # make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
 CORES ?= 8
@@ -13,7 +13,7 @@ unexport PYTHONPATH
 FUZZED ?= 10000
 KILLS ?= 200
 
-.PHONY: results test test-faults check mutants bench clean dictionary recipes families
+.PHONY: results test test-faults check mutants bench clean dictionary families
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -58,10 +58,7 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/results.stamp
 
 dictionary: $(VENV)/results.stamp
-	python -c "from transformer_ledger import tables; p = 'results/README.md'; t = open(p).read(); m = '## Data dictionary\n\n'; open(p, 'w').write(t[: t.index(m) + len(m)] + tables.dictionary())"
-
-recipes: $(VENV)/results.stamp
-	python -c "import json; from transformer_ledger import size; made = json.dumps(size.recipes(), indent=1); size.RECIPES.write_text(made + '\n')"
+	python -m transformer_ledger.documents
 
 # Builds and counts every causal model of transformers: minutes.
 families: export TRANSFORMER_LEDGER_TIME_LIMIT = 60

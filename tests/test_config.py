@@ -92,7 +92,7 @@ def parts(part, path=()):
         yield from parts(below, (*path, str(number)))
 
 
-EVERY = {".".join(path): part for path, part in parts(config.schema())}
+EVERY = {".".join(path): part for path, part in parts(yaml.safe_load(config.SCHEMA.read_text(encoding="utf-8")))}
 UNITS = ("batch", "context", "tokens", "devices", "layers", "d_model", "heads", "d_ff", "vocabulary", "head_dim")
 LOWER, UPPER = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 RANGED = {

@@ -112,7 +112,7 @@ def test_its_recipes_are_those_of_the_config(monkeypatch, tmp_path, capsys):
     recipes = config.load(yaml.safe_load(Path("config.yaml").read_text()), [Path("config.yaml")])["recipes"]
     assert size.recipes() == recipes
     monkeypatch.setattr(size, "CONFIG", tmp_path / "config.yaml")
-    assert size.recipes() == recipes  # those that an installed package ships: make recipes
+    assert size.recipes() == recipes  # those that an installed package ships: make dictionary
     size.CONFIG.write_text("recipes: {a: {weights: fp32, gradients: fp32, optimizer: sgd}, b: null}")
     assert list(size.recipes()) == ["a"]
     for broken, message in (

@@ -41,7 +41,7 @@ def test_the_run_closes_with_a_summary(finished):
     text = (finished / "results/summary.txt").read_text()
     assert "surprises: 0" in text
     assert re.search(
-        r"[\d,]+ ledger rows: [\d,]+ confirmed by transformers, .* confirmed by our module, .*; 0 differ", text
+        r"[\d,]+ ledger rows, compared with transformers \([\d,]+\), our module \([\d,]+\), .*; 0 differ", text
     )
     assert "results/report.html" in text
 

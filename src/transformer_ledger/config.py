@@ -22,11 +22,12 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from transformer_ledger import huggingface, limits
+from transformer_ledger import huggingface, limits, signature
 from transformer_ledger.ledger.parameters import totals
 from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 
 SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
+VERIFICATIONS = Path(__file__).parent / "verification"
 COMMAND_LINE = "--config"
 CODE = "__use_yte__"
 TRAINED = 10**9  # parameters of the checkpoint that is trained on this machine: 16 bytes each, and days
@@ -291,8 +292,12 @@ _Validator = validators.extend(Draft202012Validator, {"pattern": _pattern})
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the config."""
+    """The JSON Schema of the config. A verification that the file does not describe takes the parameters of its `compute`."""
     loaded: dict[str, Any] = yaml.load(SCHEMA.read_text(encoding="utf-8"), Loader=_Loader)
+    known = loaded["properties"]["verification"]["properties"]
+    for module in sorted(VERIFICATIONS.glob("[!_]*.py")):
+        if module.stem not in known:
+            known[module.stem] = signature.schema(module)
     return loaded
 
 

@@ -95,8 +95,8 @@ def compute(
         "",
         "Transformer Ledger",
         f"  {len(rows)} claims: " + ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]),
-        f"  {sum(met.values()):,} ledger rows: "
-        + ", ".join(f"{number:,} confirmed by {name}" for name, number in met.items())
+        f"  {sum(met.values()):,} ledger rows, compared with "
+        + ", ".join(f"{name} ({number:,})" for name, number in met.items())
         + f"; {off:,} differ",
         f"  {len(functions):,} comparisons of our decoder with the NumPy reference and transformers, "
         f"{sum(not row['holds'] for row in functions):,} outside their bound",
