@@ -160,7 +160,7 @@ CONFIG_JSON = {
     "rope_type": ({"model_type": "llama", "rope_scaling": {"rope_type": 8, "factor": 2}}, "8 is no name"),
     "quantization_config": ({"model_type": "deepseek_v3", "quantization_config": -1}, "-1 is not a mapping"),
     "query_pre_attn_scalar": ({"model_type": "gemma2", "query_pre_attn_scalar": [256]}, "[256] is not a number"),
-    "mlp_only_layers": ({"model_type": "qwen3_moe", "mlp_only_layers": [-1, 999]}, "-1 is no layer"),
+    "mlp_only_layers": ({"model_type": "qwen3_moe", "mlp_only_layers": [-1, 999]}, "-1 is out of range"),
 }
 
 

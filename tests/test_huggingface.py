@@ -286,6 +286,10 @@ VARIANTS = {
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 7},
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "attention_bias": False},
     ],
+    "llama4_text": [
+        SMALL | GROUPED | {"num_local_experts": 3, "head_dim": 8, "attention_chunk_size": 7, "num_hidden_layers": 4},
+        SMALL | GROUPED | {"num_local_experts": 3, "head_dim": 6, "interleave_moe_layer_step": 2},
+    ],
     "qwen2_moe": [
         SMALL | GROUPED | EXPERTS | {"shared_expert_intermediate_size": 12},
         SMALL | GROUPED | EXPERTS | {"qkv_bias": False, "decoder_sparse_step": 2},
@@ -411,7 +415,7 @@ def test_a_bare_family_is_the_one_that_transformers_defaults_to(family):
         assert feedforward.experts_per_token == config.num_experts_per_tok
     types = getattr(config, "layer_types", None)
     if types and family != "qwen3_moe":
-        assert [layer.attention.window is not None for layer in spec.each_layer()] == [t[0] == "s" for t in types]
+        assert [layer.attention.window is not None for layer in spec.each_layer()] == [t[0] in "sc" for t in types]
 
 
 def test_multimodal_file_gives_its_text_part():
@@ -469,6 +473,8 @@ def test_multimodal_file_gives_its_text_part():
         ({"model_type": "deepseek_v3", "num_experts": 8}, "num_experts", "which has num_local_experts or n_routed"),
         ({"model_type": "llama", "sliding_window": 512}, "sliding_window", "not counted"),
         ({"model_type": "mistral", "sliding_window": 1}, "sliding_window", "allowed: 2 to"),
+        ({"model_type": "llama4_text", "no_rope_layers": [1, 0]}, "no_rope_layers", "2 entries for 48 layers"),
+        ({"model_type": "llama4_text", "moe_layers": [48]}, "moe_layers", "48 is out of range; allowed: 0 to 47"),
         ({"model_type": "mistral", "layer_types": ["full_attention"] * 32}, "layer_types", "32 of 32 layers have a"),
         ({"model_type": "qwen2", "layer_types": ["sliding_attention"] * 32}, "layer_types", "0 of 32 layers have a"),
         ({"model_type": "gemma2", "sliding_window": None}, "sliding_window", "null, though 13 of 26 layers"),

@@ -48,7 +48,7 @@ FLAGS = {
     **{name: ["attention_bias"] for name in ("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "olmo2")},
     **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3", "cohere", "olmo3")},
     **{name: ["attention_bias", "mlp_bias"] for name in ("granite", "smollm3")},
-    "glm4_moe": ["attention_bias", "use_qk_norm"],
+    **{name: ["attention_bias", "use_qk_norm"] for name in ("glm4_moe", "llama4_text")},
     "phimoe": ["attention_bias", "lm_head_bias"],
     "qwen2_moe": ["qkv_bias"],
     "stablelm": ["use_qkv_bias", "use_parallel_residual"],
@@ -61,6 +61,7 @@ OWN_WIDTH = (
     "gemma2",
     "gemma3_text",
     "gpt_oss",
+    "llama4_text",
     "minimax_m2",
 )  # whose head_dim is not d/h where it is left out
 AS_MANY = (
@@ -173,16 +174,21 @@ def _attention(draw: Draw) -> None:
         draw.put(("num_key_value_heads",), draw.one(*divisors(h)))
 
 
-def _types(draw: Draw, L: int) -> None:
+def _types(draw: Draw, L: int, other: str = "sliding_attention") -> None:
     if draw.chance(0.4):
-        kinds = ("full_attention", "sliding_attention")
-        draw.config["layer_types"] = [draw.one(*kinds) for _ in range(L)]
+        draw.config["layer_types"] = [draw.one("full_attention", other) for _ in range(L)]
 
 
 def _window(draw: Draw, L: int) -> None:
     family = draw.family
     w = draw.random.randint(2, 20)
-    if family in ("mistral", "mixtral", "phi3", "phimoe", "starcoder2"):
+    if family == "llama4_text":
+        chunk = draw.maybe("attention_chunk_size", w, w, None)
+        draw.maybe("no_rope_layers", [], [draw.random.randint(0, 1) for _ in range(L)])
+        draw.maybe("no_rope_layer_interval", *range(1, L + 1))
+        if chunk:
+            _types(draw, L, "chunked_attention")
+    elif family in ("mistral", "mixtral", "phi3", "phimoe", "starcoder2"):
         draw.maybe("sliding_window", w, w, None)
     elif family in ("qwen2", "qwen3", "qwen3_moe"):
         on = draw.maybe("use_sliding_window", True, True, False)
@@ -208,6 +214,12 @@ def _experts(draw: Draw, L: int) -> None:
         k = draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
         if draw.chance(0.3):
             draw.config["experts_per_token"] = k
+    elif family == "llama4_text":
+        E = draw.maybe("num_local_experts", E)
+        draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
+        draw.maybe("moe_layers", [], sorted(draw.random.sample(range(L), draw.random.randint(0, L))))
+        draw.maybe("interleave_moe_layer_step", *range(1, L + 1))
+        draw.maybe("intermediate_size_mlp", draw.random.randint(1, 24))
     elif family == "phimoe":
         draw.maybe("num_local_experts", E + 1)
     elif family == "glm4_moe":

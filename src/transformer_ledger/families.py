@@ -188,6 +188,12 @@ FAMILIES: dict[str, Family] = {
         | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
         silent=True,
     ),
+    "llama4_text": Family(  # a dense layer with chunks, one with experts and chunks, one with experts and all positions
+        {"model_type": "llama4_text", **LLAMA, "head_dim": 10, "num_local_experts": 6, "num_experts_per_tok": 3}
+        | {"num_hidden_layers": 4, "moe_layers": [1, 3], "intermediate_size_mlp": 48, "attention_chunk_size": 5}
+        | {"use_qk_norm": False, "rope_parameters": ROPE},
+        other_function=TURNED_BY_TWO,
+    ),
     "gpt_oss": Family(
         {"model_type": "gpt_oss", **LLAMA, "head_dim": 10, "num_local_experts": 6, "num_experts_per_tok": 3}
         | {"sliding_window": 5, "rope_parameters": ROPE},
@@ -229,6 +235,7 @@ def _switches() -> dict[str, Switch]:
         "query_key_norm, head": (_spec({"query_key_norm": "head"}), plain),
         "query_key_norm, full": (_spec({"query_key_norm": "full"}), plain),
         "window": (_spec({"window": 3}), _spec({"window": 4})),
+        "chunked": (_spec({"window": 3, "chunked": True}), _spec({"window": 3})),
         "sinks": (_spec({"sinks": True}), plain),
         "experts_per_token": (mixture, _spec(feedforward=SHARED | {"experts_per_token": 2})),
         "shared_gate": (mixture, _spec(feedforward=SHARED | {"shared_gate": False})),

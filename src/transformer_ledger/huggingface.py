@@ -294,20 +294,21 @@ _STORED = ("torch_dtype", "dtype", "quantization_config")  # what `ledger.stored
 _QUIET_NAMES = """
 _attn_implementation _flash_attn_2_enabled _name_or_path _num_labels activation activation_function
 apply_residual_connection_post_layernorm attention_multiplier attention_scaling attention_softmax_in_fp32
-attn_logit_softcapping aux_loss_alpha beam_search bos_token_id cache_implementation clip_qkv embedding_multiplier
-eoa_token_id eos_token_id ep_size experts_per_token final_logit_softcapping finetuning_task gradient_checkpointing
-hidden_act hidden_activation hidden_size_per_head id2label indexer_rope_interleave init_device initial_context_length
-initializer_range input_jitter_noise is_decoder label2id length_penalty logit_scale logits_scaling
-masked_softmax_fusion max_length max_sequence_length mlp_activation model_max_length mtp_transformer_layers
-mtp_use_dedicated_embeddings n_ctx no_rope_layer_interval no_rope_layers norm_topk_prob num_beams num_labels
-original_max_position_embeddings output_attentions output_hidden_states output_router_logits pad_token_id
-partial_rotary_factor prefix pretraining_tp problem_type query_pre_attn_scalar reorder_and_upcast_attn
-residual_multiplier return_dict rope_interleave rope_local_base_freq rotary rotary_dim rotary_emb_base rotary_pct
-routed_scaling_factor router_aux_loss_coef router_jitter_noise scale_attention_softmax_in_fp32
-scale_attn_by_inverse_layer_idx scale_attn_weights scoring_func seq_aux skip_bias_add skip_bias_add_qkv slow_but_exact
-summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj swiglu_limit
-task_specific_params tie_encoder_decoder tokenizer_class topk_group topk_method torchscript transformers_version
-unk_token_id use_cache use_mtp use_return_dict use_routing_bias use_scan_mlp use_swiglu
+attn_logit_softcapping attn_scale attn_temperature_tuning aux_loss_alpha beam_search bos_token_id cache_implementation
+clip_qkv embedding_multiplier eoa_token_id eos_token_id ep_size experts_per_token final_logit_softcapping
+finetuning_task floor_scale gradient_checkpointing hidden_act hidden_activation hidden_size_per_head id2label
+indexer_rope_interleave init_device initial_context_length initializer_range input_jitter_noise is_decoder label2id
+length_penalty logit_scale logits_scaling masked_softmax_fusion max_length max_sequence_length mlp_activation
+model_max_length mtp_transformer_layers mtp_use_dedicated_embeddings n_ctx no_rope_layer_interval no_rope_layers
+norm_topk_prob num_beams num_labels original_max_position_embeddings output_attentions output_hidden_states
+output_router_logits pad_token_id partial_rotary_factor prefix pretraining_tp problem_type query_pre_attn_scalar
+reorder_and_upcast_attn residual_multiplier return_dict rope_interleave rope_local_base_freq rotary rotary_dim
+rotary_emb_base rotary_pct routed_scaling_factor router_aux_loss_coef router_jitter_noise
+scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx scale_attn_weights scoring_func seq_aux skip_bias_add
+skip_bias_add_qkv slow_but_exact summary_activation summary_first_dropout summary_proj_to_labels summary_type
+summary_use_proj swiglu_limit task_specific_params tie_encoder_decoder tokenizer_class topk_group topk_method
+torchscript transformers_version unk_token_id use_cache use_mtp use_return_dict use_routing_bias use_scan_mlp
+use_swiglu
 """
 QUIET = frozenset(["model_type", "architectures", "auto_map", *_QUIET_NAMES.split()])
 
@@ -340,9 +341,9 @@ def _no_other_window(keys: Keys, spec: ModelSpec, kind: str) -> None:
     """Refuse windows that the family's attention does not have: the caches of transformers would follow them."""
     if kind not in ROTARY or ROTARY[kind].window == "none":
         keys.fixed("sliding_window", None)
-    if keys.config.get("layer_types") is not None:
+    if keys.config.get("layer_types") is not None and "layer_types" not in keys.read:
         windowed = [layer.attention.window is not None for layer in spec.each_layer()]
-        if keys.layer_types(spec.depth, lambda _: False, "") != windowed:
+        if keys.layer_types(spec.depth, "sliding_attention", lambda _: False, "") != windowed:
             raise ModelError(
                 "layer_types", f"{sum(windowed)} of {spec.depth} layers have a window in {kind}, not these"
             )

@@ -14,7 +14,7 @@ DIGITS = 100  # of an integer; Python refuses to read far longer ones
 MOST_LAYERS = 10_000
 
 # Keys for which null is a value: no window, no projection of the query, as many as there are attention heads.
-NULL_SAYS = ("sliding_window", "q_lora_rank", "num_key_value_heads")
+NULL_SAYS = ("sliding_window", "attention_chunk_size", "q_lora_rank", "num_key_value_heads")
 
 # Names that some family gives to one size. A name of another family is not read by this one, so it must not stand alone.
 SAME = (
@@ -158,16 +158,28 @@ class Keys:
         """Number of layers."""
         return self.integer(("num_hidden_layers", *others), default, 1, MOST_LAYERS)
 
-    def layer_types(self, layers: int, windowed: Callable[[int], bool], why: str) -> list[bool]:
-        """For each layer whether its attention has the window: `layer_types`, or the family's pattern, noted."""
+    def layer_types(self, layers: int, other: str, has: Callable[[int], bool], why: str) -> list[bool]:
+        """For each layer whether it is of the `other` type, not full_attention: `layer_types`, or the family's pattern,
+        noted."""
         types = self.get("layer_types")
         if types is None:
-            pattern = [windowed(i) for i in range(layers)]
-            self.notes.append(f"layer_types: not in the file, {sum(pattern)} of {layers} layers windowed ({why})")
+            pattern = [has(i) for i in range(layers)]
+            self.notes.append(f"layer_types: not in the file, {sum(pattern)} of {layers} layers {other} ({why})")
             return pattern
         if not isinstance(types, list) or len(types) != layers:
             raise ModelError("layer_types", f"{types!r} is not a list of {layers} names")
-        unknown = sorted({str(kind) for kind in types} - {"full_attention", "sliding_attention"})
+        unknown = sorted({str(kind) for kind in types} - {"full_attention", other})
         if unknown:
-            raise ModelError("layer_types", f"{', '.join(unknown)}; allowed: full_attention, sliding_attention")
-        return [kind == "sliding_attention" for kind in types]
+            raise ModelError("layer_types", f"{', '.join(unknown)}; allowed: full_attention, {other}")
+        return [kind == other for kind in types]
+
+    def numbers(self, name: str, low: int, high: int) -> list[int] | None:
+        """A list of integers in [low, high], or None where the key is left out or null."""
+        given = self.get(name)
+        if given is None:
+            return None
+        if not isinstance(given, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+            raise ModelError(name, f"{given!r} is not a list of integers")
+        if wrong := [i for i in given if not low <= i <= high]:
+            raise ModelError(name, f"{wrong[0]} is out of range; allowed: {low} to {high}")
+        return given

@@ -40,7 +40,10 @@ class Latent:
 
 @dataclass(frozen=True)
 class Attention:
-    """One layer's attention: h query heads of width d_h read h_kv key/value heads; window None sees everything."""
+    """One layer's attention: h query heads of width d_h read h_kv key/value heads; window None sees everything.
+
+    A position sees the window's positions up to itself, or, `chunked`, those of its own chunk of that length up to itself.
+    """
 
     heads: int
     kv_heads: int
@@ -50,6 +53,7 @@ class Attention:
     value_bias: bool = False
     output_bias: bool = False
     window: int | None = None
+    chunked: bool = False
     query_key_norm: str = "none"  # none | head (one vector of d_h) | full (one of h·d_h, one of h_kv·d_h)
     sinks: bool = False  # one learned logit a head (gpt-oss)
     latent: Latent | None = None

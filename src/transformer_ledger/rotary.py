@@ -26,9 +26,13 @@ class Experts:
     count: int
     per_token: int | None
     width: int = 0  # default of moe_intermediate_size; 0: intermediate_size is theirs
-    where: str = "all"  # the layers that have them: all | step (decoder_sparse_step) | first (after dense ones)
+    # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | listed (moe_layers).
+    where: str = "all"
+    dense_width: int = (
+        0  # default of intermediate_size_mlp, the dense layers' own width; 0: intermediate_size is theirs
+    )
     dense_first: int = 0  # default of first_k_dense_replace
-    shared: str = ""  # experts that every token passes: "" | gated (one, of its own width) | counted (so many)
+    shared: str = ""  # experts that every token passes: "" | one | gated (one, of its own width) | counted (so many)
     shared_count: int = 1  # default of n_shared_experts
     groups: bool | None = None  # whether experts are chosen in groups: always, only by topk_method, or never (None)
     n_group: int | None = None  # default
@@ -64,7 +68,8 @@ class Rotary:
     biases: Mapping[str, tuple[bool, str]] = field(default_factory=lambda: {"attention_bias": (False, "qkvo")})
     feedforward: str = "gated"
     inner: bool = False  # the feed-forward's width is 4d where it is left out (n_inner)
-    # Windowed layers: none | all | upper (from max_window_layers on) | pattern | flag (all, if use_sliding_window).
+    # Windowed layers: none | all | upper (from max_window_layers on) | pattern | flag (all, if use_sliding_window)
+    # | chunked (chunks in all layers but those of no_rope_layers).
     window: str = "none"
     sliding_window: int | None = None
     pattern: int = 0  # one full layer in so many
@@ -84,16 +89,34 @@ class Rotary:
         return self.names.get(size, (size,))
 
 
+SLIDING, CHUNKED = "sliding_attention", "chunked_attention"
+
+
+def _chunks(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
+    """The chunk of each layer: rotated layers have it, unless layer_types says otherwise."""
+    w = keys.optional("attention_chunk_size", family.sliding_window, low=2)
+    period = keys.integer("no_rope_layer_interval", family.pattern)
+    turned = keys.numbers("no_rope_layers", 0, 1) or [int((i + 1) % period > 0) for i in range(layers)]
+    if len(turned) < layers:
+        raise ModelError("no_rope_layers", f"{len(turned)} entries for {layers} layers")
+    types = keys.layer_types(layers, CHUNKED, lambda i: bool(turned[i] and w), "layers with rotary positions")
+    if w is None and any(types):
+        raise ModelError("attention_chunk_size", f"null, though {sum(types)} of {layers} layers have chunks")
+    return [w if chunked else None for chunked in types]
+
+
 def _windows(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
-    """The window of each layer, in depth order."""
+    """The window, or chunk, of each layer, in depth order."""
     if family.window == "none":
         return [None] * layers
+    if family.window == "chunked":
+        return _chunks(keys, family, layers)
     if family.window == "all":
         return [keys.window(family.sliding_window)] * layers
     if family.window == "pattern":
         w = keys.window(family.sliding_window)
         period = keys.integer(family.pattern_key, family.pattern) if family.pattern_key else family.pattern
-        types = keys.layer_types(layers, lambda i: bool((i + 1) % period), f"every {period}. layer full")
+        types = keys.layer_types(layers, SLIDING, lambda i: bool((i + 1) % period), f"every {period}. layer full")
         if w is None and any(types):
             raise ModelError("sliding_window", f"null, though {sum(types)} of {layers} layers have a window")
         return [w if windowed else None for windowed in types]
@@ -105,7 +128,7 @@ def _windows(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
         keys.read.add("max_window_layers")
         return [w] * layers
     first = keys.integer("max_window_layers", 28, 0)
-    types = keys.layer_types(layers, lambda i: w is not None and i >= first, f"from layer {first} on")
+    types = keys.layer_types(layers, SLIDING, lambda i: w is not None and i >= first, f"from layer {first} on")
     return [w if windowed else None for windowed in types]
 
 
@@ -121,6 +144,8 @@ def _routed(keys: Keys, own: Experts, f: int, biased: str) -> Feedforward:
     shared = 0
     if own.shared == "gated":
         shared = keys.integer("shared_expert_intermediate_size", 5632)
+    elif own.shared == "one":
+        shared = width
     elif own.shared == "counted":
         shared = width * keys.integer("n_shared_experts", own.shared_count)
     return Feedforward(
@@ -158,6 +183,8 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[
     dense = Feedforward(family.feedforward, f, bias="f" in biased)
     if own is None:
         return [dense] * layers
+    if own.dense_width:
+        dense = replace(dense, width=keys.integer("intermediate_size_mlp", own.dense_width))
     routed = _routed(keys, own, f, biased)
     if own.where == "first":
         keys.fixed("moe_layer_freq", 1)
@@ -165,13 +192,12 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[
         return [dense if i < first else routed for i in range(layers)]
     if own.where == "all":
         return [routed] * layers
-    step, only = keys.integer("decoder_sparse_step", 1), keys.get("mlp_only_layers")
-    only = [] if only is None else only
-    if not isinstance(only, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in only):
-        raise ModelError("mlp_only_layers", f"{only!r} is not a list of layer numbers")
-    if wrong := [i for i in only if not 0 <= i < layers]:
-        raise ModelError("mlp_only_layers", f"{wrong[0]} is no layer; allowed: 0 to {layers - 1}")
-    only = set(only)
+    if own.where == "listed":
+        step = keys.integer("interleave_moe_layer_step", 1)
+        listed = keys.numbers("moe_layers", 0, layers - 1)
+        sparse = set(range(step - 1, layers, step) if listed is None else listed)
+        return [routed if i in sparse else dense for i in range(layers)]
+    step, only = keys.integer("decoder_sparse_step", 1), set(keys.numbers("mlp_only_layers", 0, layers - 1) or [])
     return [routed if i not in only and routed.experts and (i + 1) % step == 0 else dense for i in range(layers)]
 
 
@@ -234,7 +260,7 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
     windows, feedforwards = _windows(keys, family, layers), _feedforwards(keys, family, biased, layers)
     parallel = keys.flag("use_parallel_residual", family.parallel) if "parallel" in family.flags else family.parallel
-    norms = 1 if parallel and family.norms == 1 else max(2, family.norms)
+    norms, chunks = 1 if parallel and family.norms == 1 else max(2, family.norms), family.window == "chunked"
     return ModelSpec(
         name=name,
         d_model=d,
@@ -242,7 +268,13 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
         context=keys.integer(family.named("max_position_embeddings"), family.max_position_embeddings),
         layers=runs(
             [
-                Layer(replace(attention, window=w), feedforward, norms, parallel, family.post_norm)
+                Layer(
+                    replace(attention, window=w, chunked=chunks and w is not None),
+                    feedforward,
+                    norms,
+                    parallel,
+                    family.post_norm,
+                )
                 for w, feedforward in zip(windows, feedforwards, strict=True)
             ]
         ),
@@ -477,6 +509,23 @@ ROTARY: dict[str, Rotary] = {
         window="pattern",
         sliding_window=4096,
         pattern=4,
+    ),
+    "llama4_text": Rotary(
+        vocab_size=202048,
+        hidden_size=5120,
+        intermediate_size=8192,
+        num_hidden_layers=48,
+        num_attention_heads=40,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=131072,
+        epsilon_default=1e-5,
+        rope_theta=500000.0,
+        window="chunked",
+        sliding_window=8192,
+        pattern=4,
+        query_key_norm_flag="use_qk_norm",  # norms without weights
+        experts=Experts(("num_local_experts",), 16, 1, where="listed", dense_width=16384, shared="one"),
     ),
     "gpt_oss": Rotary(
         vocab_size=201088,

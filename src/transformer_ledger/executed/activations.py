@@ -61,7 +61,7 @@ def _fused(self: Attention, q: Tensor, k: Tensor, v: Tensor, scale: float, visib
     serving kernels without a case for latent attention do it.
     """
     T, S, width = q.shape[2], k.shape[2], v.shape[-1]
-    hidden = visible(T, S, self.spec.window) if self.spec.window is not None and self.spec.window < S else None
+    hidden = visible(T, S, self.spec) if self.spec.window is not None and self.spec.window < S else None
     mask = None if hidden is None else torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, -math.inf)
     if width != q.shape[-1]:
         wide = max(width, q.shape[-1])

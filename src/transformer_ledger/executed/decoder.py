@@ -25,7 +25,7 @@ from transformer_ledger.model import Feedforward as FeedforwardSpec
 from transformer_ledger.model import Latent, Layer, ModelSpec
 
 Rotate = Callable[[Tensor], Tensor]
-Visible = Callable[[int, int, int | None], Tensor | None]
+Visible = Callable[[int, int, AttentionSpec | None], Tensor | None]
 
 
 class Linear(nn.Linear):
@@ -99,7 +99,7 @@ class Attention(nn.Module):
         h_kv, S = k.shape[1:3]
         q = q.reshape(B, h_kv, h // h_kv * T, -1)
         scores = self.scores(q * scale, k.transpose(-1, -2)).view(B, h, T, S)
-        hidden = visible(T, S, self.spec.window)
+        hidden = visible(T, S, self.spec)
         if hidden is not None:
             scores = scores.masked_fill(hidden, -math.inf)
         if self.sinks is None:
@@ -265,18 +265,25 @@ def _rotation(positions: Tensor, width: int, base: float, dtype: torch.dtype) ->
     return rotate
 
 
-def _visibility(device: torch.device) -> Visible:
-    """hidden(T, S, window): True where a query must not see a key, the T queries being the last of the S positions."""
-    made: dict[tuple[int, int, int | None], Tensor] = {}
+def _visibility(device: torch.device, start: int = 0) -> Visible:
+    """hidden(T, S, attention): True where a query must not see a key, the T queries being the last of the S positions.
 
-    def hidden(T: int, S: int, window: int | None) -> Tensor | None:
-        if T == 1 and (window is None or window >= S):
+    The first query stands at position `start`, which decides where chunks begin.
+    """
+    made: dict[tuple[int, int, int | None, bool], Tensor] = {}
+
+    def hidden(T: int, S: int, own: AttentionSpec | None) -> Tensor | None:
+        window, chunked = (own.window, own.chunked) if own else (None, False)
+        if T == 1 and (S == 1 or window is None or (window >= S and not chunked)):
             return None
-        if (T, S, window) not in made:
-            behind = torch.arange(S - T, S, device=device).unsqueeze(1) - torch.arange(S, device=device)  # (T, S)
-            mask = behind < 0
-            made[T, S, window] = mask if window is None else mask | (behind >= window)
-        return made[T, S, window]
+        if (T, S, window, chunked) not in made:
+            query = torch.arange(start, start + T, device=device).unsqueeze(1)
+            key = torch.arange(start + T - S, start + T, device=device)
+            mask = key > query  # (T, S)
+            if window is not None:
+                mask |= key // window < query // window if chunked else query - key >= window
+            made[T, S, window, chunked] = mask
+        return made[T, S, window, chunked]
 
     return hidden
 
@@ -336,7 +343,7 @@ class Decoder(nn.Module):
             x = x + self.position_embedding(positions + spec.position_rows - spec.context)
         if spec.embedding_norm:
             x = self.embedding_norm(x)
-        rotate, visible = self._rotate(positions, x.dtype), _visibility(ids.device)
+        rotate, visible = self._rotate(positions, x.dtype), _visibility(ids.device, start)
         for index, layer in enumerate(self.layers):
             x = layer(x, rotate, visible, cache, index)
         if cache is not None:

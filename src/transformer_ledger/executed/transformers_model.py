@@ -30,7 +30,7 @@ from transformers import (
 
 from transformer_ledger import huggingface
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
-from transformer_ledger.executed.count import CountError, by_module, forward_flops, own_inputs, token_ids
+from transformer_ledger.executed.count import CountError, by_module, own_inputs, token_ids
 from transformer_ledger.keys import NULL_SAYS
 from transformer_ledger.model import Attention, ModelSpec
 
@@ -74,6 +74,9 @@ COMPONENTS = tuple(
     )
 )
 
+
+EVERY_EXPERT = ("Llama4TextExperts",)
+"""Classes that multiply every token with all experts, the ones not routed to by a score of 0: the routed share counts."""
 
 SEEN = ("attention.query", "attention.scores", "attention.values", "feedforward.up", "feedforward.down", "head")
 
@@ -209,9 +212,10 @@ class Runner:
                 skip.outputs = len(output) if isinstance(output, tuple) else None
 
         handle = self.whole[0].register_forward_hook(note)
-        flops = forward_flops(lambda: self.model(token_ids(self.model, batch, tokens), use_cache=True))
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            self.model(token_ids(self.model, batch, tokens), use_cache=True)
         handle.remove()
-        return flops
+        return self._components(counter).total()
 
     @contextmanager
     def only(self, *active: int) -> Iterator[None]:
@@ -224,6 +228,15 @@ class Runner:
             for index, layer in enumerate(self.whole):
                 self.layers[index] = layer
 
+    def _routed(self, path: str, flops: int) -> int:
+        """FLOPs of a module; of one that runs every expert on every token, those of the experts that are routed to."""
+        if type(self.model.get_submodule(path)).__name__ not in EVERY_EXPERT:
+            return flops
+        E, k = self.model.config.num_local_experts, self.model.config.num_experts_per_tok
+        if flops % E:
+            raise CountError(f"{self.spec.name}: {flops} FLOPs of {path} are not those of {E} equal experts")
+        return flops // E * k
+
     def _components(self, counter: FlopCounterMode) -> Counter[str]:
         """FLOPs by component of what ran; what ran in no named module is attention's two products."""
         modules = by_module(counter, self.model)
@@ -231,12 +244,15 @@ class Runner:
         for path, operations in counter.get_flop_counts().items():
             if path.endswith(".experts"):
                 modules[path.removeprefix(root)] = sum(operations.values())
+        every = sum(modules.values())
+        for path in modules:
+            modules[path] = self._routed(path, modules[path])
         attention = self.spec.layers[0][1].attention
         counts: Counter[str] = Counter()
         for path, flops in modules.items():
             if flops:
                 counts.update(_cut(component_of("." + path), flops, attention))
-        products = counter.get_total_flops() - sum(modules.values())
+        products = counter.get_total_flops() - every
         latent = attention.latent
         d_k, d_v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (1, 1)
         if products < 0 or products * d_k % (d_k + d_v):

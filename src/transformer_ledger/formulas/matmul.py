@@ -26,6 +26,12 @@ def windowed_pairs(T: Any, w: Any) -> Any:
 
 
 @formula
+def chunked_pairs(T: Any, w: Any) -> Any:
+    """Causal pairs when a token sees its own chunk of w tokens only, up to itself; the last chunk may be shorter.  [pair]"""
+    return T // w * causal_pairs(w) + causal_pairs(T - T // w * w)
+
+
+@formula
 def training(F: Any) -> Any:
     """Forward and backward: the backward pass computes the inputs' and the weights' gradients, F each.  [FLOP]"""
     return 3 * F
@@ -101,6 +107,18 @@ def scores_causal_windowed(B: Any, T: Any, w: Any, h: Any, d_h: Any) -> Any:
 def values_causal_windowed(B: Any, T: Any, w: Any, h: Any, d_v: Any) -> Any:
     """Weighted sum of V over the pairs that the causal mask and a window allow.  [FLOP]"""
     return 2 * B * windowed_pairs(T, w) * h * d_v
+
+
+@formula
+def scores_causal_chunked(B: Any, T: Any, w: Any, h: Any, d_h: Any) -> Any:
+    """QKᵀ over the pairs that the causal mask and chunks of w tokens allow (Llama 4).  [FLOP]"""
+    return 2 * B * chunked_pairs(T, w) * h * d_h
+
+
+@formula
+def values_causal_chunked(B: Any, T: Any, w: Any, h: Any, d_v: Any) -> Any:
+    """Weighted sum of V over the pairs that the causal mask and chunks of w tokens allow (Llama 4).  [FLOP]"""
+    return 2 * B * chunked_pairs(T, w) * h * d_v
 
 
 @formula

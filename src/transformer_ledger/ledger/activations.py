@@ -159,7 +159,7 @@ def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
         if spec.positions == "rope":
             a = spec.layers[0][1].attention
             found.append(run.saved(formulas.rotation, d_h=a.latent.rope_dim if a.latent else a.head_dim))
-        windows = {layer.attention.window for _, layer in spec.layers}
+        windows = {(layer.attention.window, layer.attention.chunked) for _, layer in spec.layers}
         if not run.fused:
             found.append(run.saved(formulas.mask, exceeds(run.T, 1) * len(windows)))
     if spec.final_norm:

@@ -1,6 +1,7 @@
 """Bytes of keys and values for each model, workload, cache dtype and policy, held against real cache tensors.
 
-Policies: `needed` is what attention can still read (a windowed layer keeps w positions); `reserved` is what an engine
+Policies: `needed` is what attention can still read (a windowed layer keeps w positions, and so does one with chunks of
+w, which reads fewer right behind the start of a chunk); `reserved` is what an engine
 that allocates the full length in every layer sets aside. Where that is something else, it also shows what transformers'
 two caches hold: of a window, `dynamic` keeps w − 1 positions between two steps and `static` w; of Falcon's new layout,
 both keep a copy for every query head. A latent cache (DeepSeek) keeps the latent, not the heads. A quantised cache

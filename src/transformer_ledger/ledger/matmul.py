@@ -63,6 +63,9 @@ def _pairs(a: Attention, d_h: int, d_v: int, B: int, T: int, S: int, phase: str,
     elif w is None:
         yield "attention.scores", formulas.scores_causal, {"B": B, "T": T, **key}
         yield "attention.values", formulas.values_causal, {"B": B, "T": T, **value}
+    elif a.chunked:
+        yield "attention.scores", formulas.scores_causal_chunked, {"B": B, "T": T, "w": w, **key}
+        yield "attention.values", formulas.values_causal_chunked, {"B": B, "T": T, "w": w, **value}
     else:
         yield "attention.scores", formulas.scores_causal_windowed, {"B": B, "T": T, "w": w, **key}
         yield "attention.values", formulas.values_causal_windowed, {"B": B, "T": T, "w": w, **value}
@@ -153,9 +156,10 @@ def total(spec: ModelSpec, B: int, S: int, phase: str, convention: str = "full")
     return formulas.training(forward) if phase == "train" else forward
 
 
-def visible_pairs(T: int, window: int | None) -> int:
-    """Query-key pairs that a causal mask and a window leave in a sequence, counted query by query."""
-    return sum(len(range(max(0, t + 1 - (window or T)), t + 1)) for t in range(T))
+def visible_pairs(T: int, a: Attention) -> int:
+    """Query-key pairs that a causal mask and a window, or chunks, leave in a sequence, counted query by query."""
+    w = a.window or T
+    return sum(len(range(t - t % w if a.chunked else max(0, t + 1 - w), t + 1)) for t in range(T))
 
 
 def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
@@ -170,7 +174,7 @@ def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
             key = component == "attention.scores"
             width = a.latent.nope_dim + a.latent.rope_dim if key else a.latent.value_dim
         every += count * a.heads * width * T * T
-        left += count * a.heads * width * visible_pairs(T, a.window)
+        left += count * a.heads * width * visible_pairs(T, a)
     return full * left // every
 
 

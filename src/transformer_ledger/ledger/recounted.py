@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_ledger.ledger.counted import MODULE, TRANSFORMERS, Executed
 from transformer_ledger.ledger.matmul import visible_pairs
-from transformer_ledger.model import ModelSpec
+from transformer_ledger.model import Attention, ModelSpec
 
 TABLES = ("token_embedding", "position_embedding")
 PAIRS = ("attention.scores", "attention.values")
@@ -61,10 +61,10 @@ class Counts:
             raise Missing
         return int(found)
 
-    def share_of_pairs(self, keys: Callable[[int | None], Fraction | int]) -> Fraction:
-        """Share of scores and values that is left where `keys` says how many pairs a layer with that window has."""
-        kinds = [(count * kind.attention.heads, kind.attention.window) for count, kind in self.spec.kinds()]
-        return Fraction(sum(n * keys(w) for n, w in kinds), sum(n for n, _ in kinds) * self.T**2)
+    def share_of_pairs(self, keys: Callable[[Attention], Fraction | int]) -> Fraction:
+        """Share of scores and values that is left where `keys` says how many pairs a layer with that attention has."""
+        kinds = [(count * kind.attention.heads, kind.attention) for count, kind in self.spec.kinds()]
+        return Fraction(sum(n * keys(a) for n, a in kinds), sum(n for n, _ in kinds) * self.T**2)
 
     def narrow(self) -> Fraction:
         """Width d/h against the heads' own, of a model whose layers all have the same."""
@@ -105,13 +105,13 @@ def _expanded_once(c: Counts) -> int:
     return c.f(phase="decode") - every + every // c.T
 
 
-def _masked(c: Counts, phase: str, keys: Callable[[int | None], Fraction | int]) -> int:
+def _masked(c: Counts, phase: str, keys: Callable[[Attention], Fraction | int]) -> int:
     every = c.f(*PAIRS, phase=phase)
     return c.f(phase=phase) - every + int(every * c.share_of_pairs(keys))
 
 
 def _exactly(c: Counts, phase: str) -> int:
-    return _masked(c, phase, lambda w: visible_pairs(c.T, w))
+    return _masked(c, phase, lambda a: visible_pairs(c.T, a))
 
 
 def _latent_twice(c: Counts) -> int:
@@ -168,7 +168,7 @@ FORWARD: dict[str, Recount] = {
     "full": lambda c: c.f(),
     "causal-exact": lambda c: _exactly(c, "prefill"),
     "T²/2": lambda c: c.f() - c.f(*PAIRS) // 2,
-    "w/2": lambda c: _masked(c, "prefill", lambda w: Fraction(c.T * min(c.T, w or c.T), 2)),
+    "w/2": lambda c: _masked(c, "prefill", lambda a: Fraction(c.T * min(c.T, a.window or c.T), 2)),
     "2N": lambda c: c.B * c.T * (c.active() + c.active()),
     "2N + attention": lambda c: 2 * c.B * c.T * (c.active() - c.active(*TABLES, "head")) + c.f("attention.scores"),
     "one row of logits": lambda c: c.f() - c.f("head") + c.f("head") // c.T,

@@ -120,10 +120,12 @@ def linear(x: Array, weights: Weights, name: str, run: Any) -> Array:
     return out if bias is None else out + bias
 
 
-def visibility(tokens: int, causal: bool, window: int | None = None) -> Any:
+def visibility(tokens: int, causal: bool, own: Attention | None = None) -> Any:
     """(T, T), true where the query of a row may read the key of a column."""
-    behind = np.arange(tokens)[:, None] - np.arange(tokens)
-    return ((behind >= 0) | (not causal)) & (behind < (window or tokens))
+    query, key = np.arange(tokens)[:, None], np.arange(tokens)
+    window = (own and own.window) or tokens
+    near = query // window == key // window if own and own.chunked else query - key < window
+    return ((query >= key) | (not causal)) & near
 
 
 def heads_of(x: Array, heads: int) -> Array:
@@ -243,7 +245,7 @@ def attention_layers(spec: ModelSpec, weights: Weights, ids: Any, run: Any, caus
     for index, layer in enumerate(spec.each_layer()):
         mine, own = under(weights, f"layers.{index}.attention."), layer.attention
         turn = rotation(spec, own.head_dim, positions, "interleaved", run)
-        joined, _ = attention(x, mine, own, visibility(ids.shape[-1], causal, own.window), turn, run)
+        joined, _ = attention(x, mine, own, visibility(ids.shape[-1], causal, own), turn, run)
         x = x + linear(joined, mine, "output", run)
     return x
 
@@ -290,7 +292,7 @@ def forward(
     def attend(x: Array, layer: Layer, at: str) -> Array:
         mine, latent = under(own, f"{at}.attention."), layer.attention.latent
         turn = rotation(spec, latent.rope_dim if latent else layer.attention.head_dim, positions, pairing, run)
-        visible = visibility(tokens, causal, layer.attention.window)
+        visible = visibility(tokens, causal, layer.attention)
         joined, pattern = attention(x, mine, layer.attention, visible, turn, run, spec.norm_epsilon)
         if patterns is not None:
             patterns.append(pattern)
