@@ -1,5 +1,6 @@
 # make results   set up .venv and run the pipeline
 # make test      the same set-up with the test extra, the checks, then the whole suite
+# make verify    hold results/ against its record, its seals and this checkout
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
 # make test-faults   mutated files, runs killed at random moments, the same bytes everywhere (an hour; docs/reliability.md)
 # make dictionary  write anew what README.md, results/README.md and the package repeat of the code;  make families  docs/families.md
@@ -13,10 +14,13 @@ unexport PYTHONPATH
 FUZZED ?= 10000
 KILLS ?= 200
 
-.PHONY: results test test-faults check mutants bench clean dictionary families
+.PHONY: results verify test test-faults check mutants bench clean dictionary families
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
+
+verify: $(VENV)/results.stamp
+	python -m transformer_ledger verify results
 
 test: check
 	pytest -n 2

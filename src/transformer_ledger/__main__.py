@@ -1,7 +1,7 @@
 """The jobs' command line: the only place that reads arguments and writes files.
 
 Every job gets one file with its spec, {"module": …, "settings": …, "sources": …, "packages": …, "inputs": …}. It reads
-nothing else but its input tables, and it stores the spec in what it writes.
+nothing else but its input files, each held against its seal, and it stores the spec in what it writes and in its seal.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_ledger import limits
+from transformer_ledger import limits, seals
 
-SIZE = "To size one config.json without a workflow: python -m transformer_ledger size --help"
+COMMANDS = {
+    "size": "what a model costs, from its config.json, without a workflow",
+    "verify": "whether a results folder is whole, unchanged and of this code",
+}
 RUN = "TRANSFORMER_LEDGER_RUN"  # environment: the process whose job this is
 KINDS = (
     "execution",
@@ -36,32 +39,37 @@ KINDS = (
 )
 
 
-def _checked(path: str, wanted: str) -> dict[str, Any]:
-    """The metadata of an input table; refuses, by name, one made with other settings or sources than the spec says."""
+def _checked(path: str, wanted: str) -> Mapping[str, Any]:
+    """The seal of an input; refuses, by name, one that is damaged or of other settings or code than the spec says."""
     from transformer_ledger import tables
 
-    metadata = tables.read_metadata(path)
-    if metadata.get("digest") != wanted:
-        raise tables.TableError(f"{path}: made with other settings or sources; delete it and run snakemake again")
-    return metadata
+    try:
+        seal = seals.check(path)
+        if seal["digest"] != wanted:
+            raise seals.Fault(seals.OTHER)
+    except FileNotFoundError:
+        raise tables.TableError(f"{path}: missing; run snakemake again to make it") from None
+    except (OSError, seals.Fault) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise tables.TableError(f"{path}: damaged ({reason}); run snakemake again to make it anew") from None
+    return seal
 
 
-def _call(function: Any, settings: dict[str, Any], paths: dict[str, str]) -> Any:
-    """Call a job's function with its settings and with what its signature asks for.
+def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Call a job's function with its settings and with what its signature asks for; `inputs` are {path: seal}.
 
     A parameter named after a kind of table gets {stem: rows}; `settings` all settings in one mapping; `provenance`
-    {path: metadata}; `checkpoint` the path of the one input that is no table.
+    the seals; `checkpoint` the path of the one input that is no table.
     """
     from transformer_ledger import tables
 
     accepted = inspect.signature(function).parameters
-    read = [path for path in paths if path.endswith(".parquet")]
-    metadata = {path: _checked(path, paths[path]) for path in read}
-    given: dict[str, Any] = {"provenance": metadata} if "provenance" in accepted else {}
+    read = [path for path in inputs if path.endswith(".parquet")]
+    given: dict[str, Any] = {"provenance": inputs} if "provenance" in accepted else {}
     if "settings" in accepted and "settings" not in settings:
         given["settings"] = settings
     if "checkpoint" in accepted:
-        (given["checkpoint"],) = paths.keys() - set(read)
+        (given["checkpoint"],) = inputs.keys() - set(read)
     for kind in KINDS:
         if kind in accepted:
             own = [path for path in read if Path(path).parts[1].removesuffix(".parquet") == kind]
@@ -116,11 +124,17 @@ def _write(path: str, made: Any, spec: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run one job. Exit code 1 with one message where an input cannot be trusted."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["size"]:  # the one command that is no job
-        return int(importlib.import_module("transformer_ledger.size").main(arguments[1:]))
+    if arguments and arguments[0] in COMMANDS:
+        return int(importlib.import_module(f"transformer_ledger.{arguments[0]}").main(arguments[1:]))
     from transformer_ledger import tables  # here and above: `size` needs none, and would wait for it
 
-    parser = argparse.ArgumentParser(prog="transformer_ledger", description=__doc__, epilog=SIZE)
+    commands = [f"  transformer-ledger {name} --help: {what}" for name, what in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="transformer-ledger",
+        description=__doc__,
+        epilog="\n".join(["Commands that are no jobs:", *commands]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--spec", required=True, help="file with the job's spec; after @ the beginning of its digest")
     parser.add_argument("--output", nargs="+", required=True, help="files to write")
     options = parser.parse_args(arguments)
@@ -131,10 +145,13 @@ def main(arguments: list[str] | None = None) -> int:
         module = importlib.import_module(f"transformer_ledger.{job}")
         if not hasattr(module, "compute"):
             raise tables.TableError(f"{job} is no job: it has no compute()")
-        made = _call(module.compute, spec["settings"], spec["inputs"])
+        inputs = {path: _checked(path, digest) for path, digest in spec["inputs"].items()}
+        made = _call(module.compute, spec["settings"], inputs)
         _spec(options.spec)  # the job of a run that was killed may end in a later run
         for path in options.output:
             _write(path, made, spec)
+            read = {path: seal["content_sha256"] for path, seal in inputs.items()}
+            tables.write_bytes(seals.place(path), seals.text(spec, path, read))
     except ModuleNotFoundError as error:
         print(f"{job}: {error}", file=sys.stderr)
         return 1
@@ -149,7 +166,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def command() -> int:
+    """`main` as a process of its own."""
     # Past the machine's memory the kernel would end some process or other.
     limits.memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
@@ -158,4 +176,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN if leader else signal.SIG_DFL)
     if leader:
         limits.follow(int(leader))
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_ledger import fingerprint
+from transformer_ledger import fingerprint, seals
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.shrunken import public
 from transformer_ledger.sweep import grid
@@ -115,8 +115,8 @@ class Job:
 
     `settings` is the part of the config that it uses. `reads` names jobs, whose files it cannot do without, and kinds
     of jobs, whose tables it reads as far as there are any; of the executions those of the models in its settings, if
-    it has any there. `outputs` are its files where they are not the one table of its name, `module` where that is not
-    its name, `files` other files of the package (patterns).
+    it has any there; or EVERY file that is made before the record. `outputs` are its files where they are not the one
+    table of its name, `module` where that is not its name, `files` other files of the package (patterns).
     """
 
     settings: Callable[[Config, str], dict[str, Any]]
@@ -130,6 +130,8 @@ def _tables(stem: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{stem}{ending}.parquet" for ending in endings)
 
 
+EVERY = "*"
+LAST = ("provenance", "summary")  # the record of all files, and what is made after it
 _RUN = ("execution",)
 _LISTED = ("verification", "experiment", "timing", "study")  # the config lists their jobs
 _SHOWN = ("families", "ledger", *_LISTED, "claims")
@@ -176,7 +178,7 @@ JOBS = {
         "report.page",
         ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml"),
     ),
-    "provenance": Job(_keys(), ("execution", *_SHOWN, "sweep", "answers"), ("provenance.json",)),
+    "provenance": Job(_keys(), (EVERY,), ("provenance.json",)),
     "summary": Job(_keys(), _SHOWN, ("summary.txt",)),
 }
 
@@ -189,6 +191,11 @@ def outputs(job: str) -> list[str]:
     """The files that a job writes."""
     name = job.partition("/")[2]
     return [f"results/{path.format(name=name)}" for path in _job(job).outputs or (f"{job}.parquet",)]
+
+
+def parts(job: str) -> list[str]:
+    """Files of the package that a job reads and that are not Python: templates, styles, scripts."""
+    return sorted(os.path.relpath(path) for pattern in _job(job).files for path in fingerprint.SOURCE.glob(pattern))
 
 
 def settings(config: Config, job: str) -> dict[str, Any]:
@@ -223,10 +230,6 @@ class Plan:
         """Every file of `results/` that the jobs make."""
         return list(self._makers)
 
-    def parts(self, job: str) -> list[str]:
-        """Files of the package that a job reads and that are not Python: templates, styles, scripts."""
-        return sorted(os.path.relpath(p) for pattern in _job(job).files for p in fingerprint.SOURCE.glob(pattern))
-
     def inputs(self, job: str) -> list[str]:
         """The files that a job reads."""
         kind, _, name = job.partition("/")
@@ -237,7 +240,7 @@ class Plan:
                 kind, _, name = maker.partition("/")
                 table = read == kind and path.endswith(".parquet") and (kind != "execution" or name in models)
                 table = table and (job.split("/")[0] != "answers" or name.split("/")[0] == job.split("/")[1])
-                found += [path] if read == maker or table else []
+                found += [path] if read == maker or table or (read == EVERY and kind not in LAST) else []
         return found
 
     def spec(self, job: str) -> dict[str, Any]:
@@ -257,14 +260,34 @@ class Plan:
                 "packages": fingerprint.packages(*roots),
                 "inputs": {path: self.spec(self._makers[path])["digest"] for path in sorted(self.inputs(job))},
             }
-            if parts := self.parts(job):
-                made["files"] = fingerprint.content(*parts)
+            if files := parts(job):
+                made["files"] = fingerprint.content(*files)
             self._made[job] = {**made, "digest": hashlib.sha256(canonical(made).encode()).hexdigest()}
         return self._made[job]
 
     def address(self, job: str) -> str:
         """File and digest of a job's spec, as `--spec` takes them; changes when, and only when, the spec does."""
         return f"logs/{job}.json@{self.spec(job)['digest'][:16]}"
+
+    def faults(self, job: str) -> dict[str, str]:
+        """What is wrong with the files of `job` that are there: damaged, or not made from its spec and its inputs.
+
+        OSError where something that is no file lies in the place of one.
+        """
+        found = {}
+        for path in outputs(job):
+            try:
+                seal = seals.check(path)
+                if seal["digest"] != self.spec(job)["digest"]:
+                    raise seals.Fault(seals.OTHER)
+                for read, wanted in seal["read"].items():
+                    if seals.read(read).get("content_sha256", wanted) != wanted:
+                        raise seals.Fault(f"made from another {read}")
+            except FileNotFoundError:
+                continue
+            except seals.Fault as fault:
+                found[path] = str(fault)
+        return found
 
     def store(self, jobs: Sequence[str] | None = None) -> None:
         """Write the specs of `jobs`, or of all, each at one stroke, where they are not there already."""

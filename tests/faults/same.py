@@ -1,8 +1,8 @@
 """The same bytes everywhere: the minimal config run plainly, and run with everything different that may not matter.
 
 The second run has another number of cores and of OpenMP threads, another seed of Python's hashes, another time zone and
-locale, and a folder whose name has spaces, quotes and other letters. Timings differ, and so does what shows them: the
-page; `provenance.json` records the machine.
+locale, and a folder whose name has spaces, quotes and other letters. Timings differ, and so do the page, which shows
+them, `provenance.json`, which records the machine, and the seals of what is a timing or was made from one.
 """
 
 import sys
@@ -13,6 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import copy_project, snakemake
 
+SHOWING = ("timing/", "report.html", "provenance.json")
+SHOW_TIMES = tuple(f"results/{folder}{name}" for folder in ("", "seals/") for name in SHOWING)
+SHOW_TIMES += ("results/seals/summary.txt.json",)  # which names the timings that it has read
 RUNS = {
     "plain": ("1", {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}),
     "a folder’s $name, 'quoted'": (
@@ -36,8 +39,7 @@ def made(folder, cores, variables):
 def main():
     with tempfile.TemporaryDirectory() as parent:
         one, other = (made(Path(parent, name), *how) for name, how in RUNS.items())
-    shows_time = ("results/timing/", "results/provenance.json", "results/report.html")
-    held = [path for path in one if not path.startswith(shows_time)]
+    held = [path for path in one if not path.startswith(SHOW_TIMES)]
     differ = [path for path in held if one[path] != other.get(path)]
     print(f"{len(held)} files held against each other, {len(differ)} differ", *differ, sep="\n")
     return bool(differ) or one.keys() != other.keys()

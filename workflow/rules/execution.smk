@@ -2,6 +2,8 @@
 
 
 rule execution:
+    input:
+        tables("execution/{model}"),
     output:
         "results/execution/{model}.parquet",
     log:
@@ -21,6 +23,8 @@ rule execution:
 
 # Small models of every family and feature, in one process: what they hold and run, and that our decoder is their function.
 rule families:
+    input:
+        tables("families"),
     output:
         "results/families.parquet",
         "results/experiment/decoder.parquet",

@@ -2,6 +2,8 @@
 
 
 rule rope_dot_product:
+    input:
+        tables("experiment/rope_dot_product"),
     output:
         "results/experiment/rope_dot_product.parquet",
     log:
@@ -18,6 +20,8 @@ rule rope_dot_product:
 
 
 rule blocked_softmax:
+    input:
+        tables("experiment/blocked_softmax"),
     output:
         jobs.outputs("experiment/blocked_softmax"),
     log:
@@ -35,6 +39,8 @@ rule blocked_softmax:
 
 # The clock wants the machine for itself, so a timing takes every core there is; first, or the cores would idle before it.
 rule timing:
+    input:
+        tables("timing/{timing}"),
     output:
         "results/timing/{timing}.parquet",
     log:

@@ -4,9 +4,9 @@
 rule report:
     input:
         tables=tables("report"),
-        files=plan.parts("report"),
+        files=jobs.parts("report"),
     output:
-        "results/report.html",
+        update("results/report.html"),  # the last page stays until the new one is there
     log:
         "logs/report.log",
     conda:
@@ -22,10 +22,9 @@ rule report:
 
 rule provenance:
     input:
-        tables=tables("provenance"),
-        page=rules.report.output,
+        tables("provenance"),
     output:
-        "results/provenance.json",
+        update("results/provenance.json"),
     log:
         "logs/provenance.log",
     conda:

@@ -3,6 +3,8 @@
 
 # The longest chain of jobs begins here, so it starts early.
 rule checkpoint:
+    input:
+        tables("study/checkpoint"),
     output:
         jobs.outputs("study/checkpoint"),
     log:
@@ -20,6 +22,8 @@ rule checkpoint:
 
 
 rule extension:
+    input:
+        tables("study/extension"),
     output:
         jobs.outputs("study/extension"),
     log:

@@ -2,6 +2,8 @@
 
 
 rule sweep:
+    input:
+        tables("sweep/{shard}"),
     output:
         "results/sweep/{shard}.parquet",
     log:
