@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from transformer_ledger import config, tables
-from transformer_ledger.formulas import shim
+from transformer_ledger.formulas import arrays, shim
 from transformer_ledger.formulas.arrays import Values, checked
+from transformer_ledger.formulas.interval import LIMIT, Interval
 from transformer_ledger.ledger import fit, kv_cache, matmul, parameters, training_state
 from transformer_ledger.model import ModelError, contradictions, from_architecture
 from transformer_ledger.report import page
@@ -110,7 +111,7 @@ def test_a_row_of_a_sweep_is_the_ledger_of_its_model(most, exact):
             place = [int(rng.integers(n)) for n in (12, 3, 4, 2)]
             one, w = at(keys, place), at(load, place)
             expected = ledger(one, w["batch"], w["context"], dtype, cache, recipe, w["devices"])
-            passed += max(expected.values()) >= shim.LIMIT
+            passed += max(expected.values()) >= LIMIT
             assert {name: at(np.asarray(column), place) for name, column in table.items()} == expected
     assert seen == exact
     assert passed or most < 2**20, "no total passed int64"
@@ -133,12 +134,40 @@ def test_an_unchecked_table_would_wrap():
     assert int(checked(lambda d: d * d * 4, wide)[0]) == 2**82
 
 
+def test_what_wraps_on_its_way_comes_out_right():
+    """A bounded result is taken in another order than it is written: products of its own that pass 2⁶³ cancel."""
+    large = np.array([2**40 + 5, 2**40 + 9]).reshape(2, 1)
+    close, none = large - np.array([[1, 3]]), np.zeros((1, 2), np.int64)
+    for function in (
+        lambda a, b, c: (a - b) * a + 7,
+        lambda a, b, c: a * c * b + b,
+        lambda a, b, c: shim.quotient((a - b) * 6 * a, 2) + shim.ceiling_quotient((b - a) * 5 * a, 3),
+        lambda a, b, c: shim.minimum((a - b) * a, b) ** 1 - (2 - b),
+    ):
+        found = checked(function, large, close, none)
+        expected = function(*(values.astype(object) for values in (large, close, none)))
+        assert found.dtype == np.int64
+        assert np.broadcast_to(found, (2, 2)).tolist() == np.broadcast_to(expected, (2, 2)).tolist()
+    with pytest.raises(ArithmeticError, match="does not divide"):
+        checked(lambda a: shim.quotient(a, 2), large)
+
+
+def test_chunks_make_the_whole(monkeypatch):
+    """However many numbers are worked on together, and where one axis does not reach over all of them."""
+    rows, columns = np.arange(1, 11).reshape(10, 1), np.arange(3, 7).reshape(1, 4)
+    for chunk in (1, 3, 100):
+        monkeypatch.setattr(arrays, "CHUNK", chunk)
+        product, width, one = checked(lambda n, m: (n * m * 2 - n // m, m * 3, 1), rows, columns)
+        assert product.tolist() == (rows * columns * 2 - rows // columns).tolist()
+        assert (width.tolist(), one) == ((columns * 3).tolist(), 1)
+
+
 def test_intervals_hold_what_integers_give():
     rng = np.random.default_rng(1)
     operations = [operator.add, operator.sub, operator.mul, operator.floordiv, shim.minimum, shim.ceiling_quotient]
     for _ in range(2000):
         low, other = (int(n) for n in rng.integers(-50, 50, 2))
-        a, b = shim.Interval(low, low + int(rng.integers(20))), shim.Interval(other, other + int(rng.integers(20)))
+        a, b = Interval(low, low + int(rng.integers(20))), Interval(other, other + int(rng.integers(20)))
         x, y = int(rng.integers(a.low, a.high + 1)), int(rng.integers(b.low, b.high + 1))
         for operation in operations:
             if b.low > 0 or operation not in (operator.floordiv, shim.ceiling_quotient):
@@ -152,7 +181,7 @@ def test_intervals_hold_what_integers_give():
 
 def test_a_size_that_is_zero_in_some_rows_only_is_refused():
     """A branch of a ledger cannot be taken for half an array."""
-    for some in (shim.Interval(0, 3), np.array([0, 3]).view(Values)):
+    for some in (Interval(0, 3), np.array([0, 3]).view(Values)):
         with pytest.raises(ValueError, match="some are 0"):
             bool(some)
 
