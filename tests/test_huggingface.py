@@ -8,7 +8,7 @@ import yaml
 
 from transformer_ledger import huggingface
 from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters
-from transformer_ledger.model import ModelError, ModelSpec, from_architecture
+from transformer_ledger.model import FixedState, ModelError, ModelSpec, from_architecture
 
 MODELS = Path(__file__).parents[1] / "resources" / "models"
 
@@ -233,6 +233,7 @@ GPT |= {"eos_token_id": None}
 LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "q_lora_rank": 12}
 LATENT |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
 GROUPED = {"num_key_value_heads": 2}
+STATE = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 
@@ -285,6 +286,14 @@ VARIANTS = {
     "gpt_oss": [
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 7},
         SMALL | GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2, "attention_bias": False},
+    ],
+    "qwen3_next": [
+        SMALL | GROUPED | EXPERTS | STATE | {"head_dim": 8, "num_hidden_layers": 4},
+        SMALL | GROUPED | EXPERTS | STATE | {"head_dim": 8, "mlp_only_layers": [0], "attention_bias": True},
+    ],
+    "qwen3_5_text": [SMALL | GROUPED | STATE | {"head_dim": 8, "full_attention_interval": 2, "num_hidden_layers": 3}],
+    "qwen3_5_moe_text": [
+        SMALL | GROUPED | EXPERTS | STATE | {"head_dim": 8, "full_attention_interval": 3},
     ],
     "llama4_text": [
         SMALL | GROUPED | {"num_local_experts": 3, "head_dim": 8, "attention_chunk_size": 7, "num_hidden_layers": 4},
@@ -345,7 +354,11 @@ def test_family_against_transformers(family, number):
     rows = agreement.compute({"m": spec.to_json()}, loads, ["bf16"], {"m": counted})
     assert [row for row in rows if row["difference"]] == []
     seen = {row["policy"] or row["phase"] or row["quantity"] for row in rows}
-    assert seen >= {"parameters", *(["prefill", "decode", "train", "dynamic", "static"] if loads else [])}
+    work = {"state"} if spec.states() else {"prefill", "decode", "train"}  # of a scan there is no total
+    assert seen >= {"parameters", *({*work, "dynamic", "static"} if loads else [])}
+    products = matmul.compute({"m": spec.to_json()}, loads, {"m": counted}) if spec.states() else []
+    assert [row for row in products if row["difference"]] == []
+    assert bool(products) == ("transformers" in {row["met_by"] for row in products})
     components = parameters.compute(
         {"m": spec.to_json()}, {"m": [{**row, "implementation": "ours"} for row in counted]}
     )
@@ -415,7 +428,9 @@ def test_a_bare_family_is_the_one_that_transformers_defaults_to(family):
         assert feedforward.experts_per_token == config.num_experts_per_tok
     types = getattr(config, "layer_types", None)
     if types and family != "qwen3_moe":
-        assert [layer.attention.window is not None for layer in spec.each_layer()] == [t[0] in "sc" for t in types]
+        own = [layer.mixer for layer in spec.each_layer()]
+        assert [isinstance(mixer, FixedState) for mixer in own] == [t == "linear_attention" for t in types]
+        assert [getattr(mixer, "window", None) is not None for mixer in own] == [t[0] in "sc" for t in types]
 
 
 def test_multimodal_file_gives_its_text_part():

@@ -36,6 +36,7 @@ NAMES = {
     "opt": {"f": ("ffn_dim",)},
     "bloom": {**GPT, "d": ("hidden_size", "n_embed"), "C": ("seq_length",), "f": ()},
     "falcon": {"d": ("hidden_size", "n_embed"), "f": ("ffn_hidden_size",)},
+    "qwen3_5_moe_text": {"f": ()},
     "gptj": {"d": ("n_embd", "hidden_size"), "L": ("n_layer",), "h": ("n_head", "num_attention_heads")}
     | {"C": ("n_positions", "max_position_embeddings"), "f": ("n_inner",)},
 }
@@ -48,6 +49,7 @@ FLAGS = {
     **{name: ["attention_bias"] for name in ("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "olmo2")},
     **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3", "cohere", "olmo3")},
     **{name: ["attention_bias", "mlp_bias"] for name in ("granite", "smollm3")},
+    **{name: ["attention_bias"] for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     **{name: ["attention_bias", "use_qk_norm"] for name in ("glm4_moe", "llama4_text")},
     "phimoe": ["attention_bias", "lm_head_bias"],
     "qwen2_moe": ["qkv_bias"],
@@ -63,6 +65,9 @@ OWN_WIDTH = (
     "gpt_oss",
     "llama4_text",
     "minimax_m2",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
 )  # whose head_dim is not d/h where it is left out
 AS_MANY = (
     "llama",
@@ -101,7 +106,10 @@ NOISE_OF: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"use_sliding_window": False, "norm_topk_prob": True},
     "glm4_moe": {"routed_scaling_factor": 2.0, "num_nextn_predict_layers": 1},
 }
-TURNED = {"gpt_neox": 8, "phi": 4, "stablelm": 8, "glm4_moe": 4}  # of a head's width 1/4 or 1/2 is turned, in pairs
+HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+TURNED = {"gpt_neox": 8, "phi": 4, "stablelm": 8, "glm4_moe": 4} | dict.fromkeys(
+    HYBRID, 8
+)  # of a head's width 1/4 or 1/2 is turned, in pairs
 
 
 @functools.cache
@@ -182,7 +190,9 @@ def _types(draw: Draw, L: int, other: str = "sliding_attention") -> None:
 def _window(draw: Draw, L: int) -> None:
     family = draw.family
     w = draw.random.randint(2, 20)
-    if family == "llama4_text":
+    if family in HYBRID:
+        _states(draw, L)
+    elif family == "llama4_text":
         chunk = draw.maybe("attention_chunk_size", w, w, None)
         draw.maybe("no_rope_layers", [], [draw.random.randint(0, 1) for _ in range(L)])
         draw.maybe("no_rope_layer_interval", *range(1, L + 1))
@@ -202,6 +212,21 @@ def _window(draw: Draw, L: int) -> None:
         _types(draw, L)
         if family == "gemma3_text" and draw.chance(0.5):
             draw.config["sliding_window_pattern"] = draw.random.randint(1, 6)
+
+
+def _states(draw: Draw, L: int) -> None:
+    """Sizes of the fixed states, and which layers have one; of a model that is run, the last attends."""
+    random, config = draw.random, draw.config
+    if draw.run or draw.chance(0.8):
+        groups = draw.put(("linear_num_key_heads",), random.randint(1, 4))
+        draw.put(("linear_num_value_heads",), groups * random.randint(1, 3))
+    for name, most in (("linear_key_head_dim", 12), ("linear_value_head_dim", 12), ("linear_conv_kernel_dim", 5)):
+        draw.maybe(name, *range(1, most + 1), leave=0.0 if draw.run else 0.1)
+    _types(draw, L, "linear_attention")
+    if "layer_types" not in config and (draw.run or draw.chance(0.5)):
+        config["full_attention_interval"] = L if draw.run else random.randint(1, L)
+    elif draw.run:
+        config["layer_types"][-1] = "full_attention"
 
 
 def _experts(draw: Draw, L: int) -> None:
@@ -224,9 +249,14 @@ def _experts(draw: Draw, L: int) -> None:
         draw.maybe("num_local_experts", E + 1)
     elif family == "glm4_moe":
         _grouped(draw, ("n_routed_experts", "num_local_experts"), L)
-    elif family in ("qwen2_moe", "qwen3_moe"):
+    elif family == "qwen3_5_moe_text":
+        E = draw.maybe("num_experts", E, leave=0.1)
+        draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
+        draw.maybe("moe_intermediate_size", draw.random.randint(1, 24))
+        draw.maybe("shared_expert_intermediate_size", draw.random.randint(1, 24))
+    elif family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         E = draw.maybe(("num_experts", "num_local_experts")[: 1 + (family == "qwen3_moe")], E, leave=0.1)
-        if family == "qwen2_moe":
+        if family != "qwen3_moe":
             draw.maybe("shared_expert_intermediate_size", draw.random.randint(1, 24))
         draw.put(("num_experts_per_tok",), draw.random.randint(1, E))
         draw.maybe("moe_intermediate_size", draw.random.randint(1, 24))
@@ -334,7 +364,7 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
     config = model.config
     stack = next(m for n, m in model.named_modules() if n.rpartition(".")[2] in ("layers", "h"))
     total = sum(p.numel() for p in model.parameters())
-    found = Counter(total=total, active=total)
+    found = Counter(total=total, active=total, state=0)
     head = model.get_output_embeddings().weight
     inside = Counter()
     for path, tensor in stack.named_parameters():
@@ -347,6 +377,12 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
     narrow = [p for n, p in model.named_parameters() if "project_in" in n or "project_out" in n]
     found["forward"] = 2 * batch * tokens * (inside["matrices"] + head.numel() + sum(p.numel() for p in narrow))
     for layer, cached in zip(stack, DynamicCache(config=config).layers, strict=True):
+        if state := next((m for m in layer.modules() if hasattr(m, "A_log")), None):
+            numbers = state.num_v_heads * state.head_k_dim * state.head_v_dim
+            found["forward"] += 2 * batch * tokens * 3 * numbers  # recalled, written and read
+            kept = batch * (2 * state.conv1d.weight.numel() + 4 * numbers)
+            found.update(dict.fromkeys(kv_cache.POLICIES, kept))
+            continue
         inner = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj").shape[1]
         query, key = _weight(layer, "q_proj", "q_b_proj"), _weight(layer, "k_proj")
         latent, fused = _weight(layer, "kv_a_proj_with_mqa"), _weight(layer, "c_attn", "query_key_value", "qkv_proj")
@@ -359,7 +395,8 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         found["reserved"] += 2 * batch * tokens * width
         found["static"] += 2 * batch * seen * copied
         found["dynamic"] += 2 * batch * (min(tokens, window - 1) if window else tokens) * copied
-        queries = inner if query is None else query.shape[0]
+        gated = config.model_type in HYBRID  # half of the query's projection is a gate
+        queries = inner if query is None or gated else query.shape[0]
         found["forward"] += 2 * batch * tokens * tokens * (queries + inner)
     return dict(found)
 

@@ -740,13 +740,16 @@ STUDIED = "plain pre-norm layers, all positions seen, even head width"
 
 def unstudied(spec: ModelSpec) -> str:
     """What a model has that a study cannot do; empty where it can do all."""
-    own = [layer for _, layer in spec.layers]
+    own, attentions = [layer for _, layer in spec.layers], [a for _, a in spec.attentions()]
     found = {
-        "latent attention": any(layer.attention.latent for layer in own),
-        "attention sinks": any(layer.attention.sinks for layer in own),
-        "a window": any(layer.attention.window is not None for layer in own),
-        "norms of queries and keys": any(layer.attention.query_key_norm != "none" for layer in own),
-        "an odd head width": any(layer.attention.head_dim % 2 for layer in own),
+        "layers without attention": len(attentions) < len(spec.kinds()),
+        "layers without a feed-forward": any(layer.feedforward.kind == "none" for layer in own),
+        "latent attention": any(a.latent for a in attentions),
+        "attention sinks": any(a.sinks for a in attentions),
+        "a window": any(a.window is not None for a in attentions),
+        "gated attention": any(a.gated for a in attentions),
+        "norms of queries and keys": any(a.query_key_norm != "none" for a in attentions),
+        "an odd head width": any(a.head_dim % 2 for a in attentions),
         "experts": any(layer.feedforward.experts for layer in own),
         "parallel layers": any(layer.parallel or layer.norms != 2 for layer in own),
         "norms behind its layers": any(layer.post_norm for layer in own) or not spec.final_norm,
@@ -818,7 +821,7 @@ def _studies(config: Mapping[str, Any], problems: _Problems) -> None:
             continue
         count = totals(ModelSpec.from_json(spec))[0]
         hold((*key, "models", 0), count, count <= TRAINED, f"{TRAINED} parameters to be trained here, {model} has more")
-        heads, held_out = spec["layers"][0][1]["attention"]["kv_heads"], study[name]["held_out_data"]["sequences"]
+        heads, held_out = spec["layers"][0][1]["mixer"]["kv_heads"], study[name]["held_out_data"]["sequences"]
         for kind, job in (("study", "classification"), ("verification", "checkpoint")):
             use = config[kind].get(job)
             if use is None or problems.concerns((kind, job)):

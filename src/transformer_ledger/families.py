@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transformer_ledger import huggingface
-from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec
+from transformer_ledger.model import Attention, Feedforward, FixedState, Latent, Layer, ModelSpec
 
 CONTEXT = 24
 WORKLOADS = {"long": {"batch": 3, "context": 11}, "short": {"batch": 2, "context": 4}}
@@ -40,6 +40,8 @@ LATENT = PLAIN | {"intermediate_size": 56, "num_key_value_heads": 4, "q_lora_ran
 LATENT |= {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "rms_norm_eps": 1e-6}
 LATENT |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2}
 LATENT |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+DELTA = {"linear_num_value_heads": 6, "linear_num_key_heads": 2, "linear_key_head_dim": 9, "linear_value_head_dim": 7}
+DELTA |= {"linear_conv_kernel_dim": 3}
 ROPE = {"rope_type": "default", "rope_theta": 500.0}
 
 
@@ -71,6 +73,14 @@ def _spec(
     plain: dict[str, Any] = {"d_model": 32, "vocabulary": 40, "context": CONTEXT, "positions": "rope"}
     plain |= {"norm_epsilon": 1e-3, "rope_base": 500.0}
     return ModelSpec(**{"name": "small", "layers": ((2, Layer(own, feed, **layer)),)} | plain | changes)
+
+
+def _mixed(**changes: Any) -> ModelSpec:
+    """The same with two layers that have a fixed state in place of one that attends."""
+    sizes: dict[str, Any] = {"rule": "delta", "heads": 6, "groups": 2, "key_dim": 9, "value_dim": 7, "kernel": 3}
+    spec = _spec()
+    state = replace(spec.layers[0][1], mixer=FixedState(**sizes | changes))
+    return replace(spec, layers=((2, state), (1, spec.layers[0][1])))
 
 
 SHARED = {"experts": 6, "experts_per_token": 3, "width": 24, "shared_width": 20, "shared_gate": True}
@@ -124,6 +134,21 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": Family(
         {"model_type": "qwen3_moe", **LLAMA, "head_dim": 10, "num_experts": 6, "num_experts_per_tok": 3}
         | {"moe_intermediate_size": 24, "norm_topk_prob": True, "mlp_only_layers": [0]}
+    ),
+    "qwen3_next": Family(  # three layers with a fixed state, the second without experts, and one that attends
+        {"model_type": "qwen3_next", **LLAMA, "num_hidden_layers": 4, "head_dim": 10, **DELTA, "mlp_only_layers": [1]}
+        | {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+        | {"shared_expert_intermediate_size": 20, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
+    ),
+    "qwen3_5_text": Family(
+        {"model_type": "qwen3_5_text", **LLAMA, "head_dim": 10, **DELTA, "attention_bias": True}
+        | {"layer_types": ["linear_attention", "full_attention"]}
+        | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
+    ),
+    "qwen3_5_moe_text": Family(
+        {"model_type": "qwen3_5_moe_text", **LLAMA, "head_dim": 10, **DELTA, "full_attention_interval": 2}
+        | {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+        | {"shared_expert_intermediate_size": 20, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
     ),
     "gemma": Family({"model_type": "gemma", **GEMMA, "hidden_act": "silu", "hidden_activation": "silu"}),
     "gemma2": Family(
@@ -237,6 +262,8 @@ def _switches() -> dict[str, Switch]:
         "window": (_spec({"window": 3}), _spec({"window": 4})),
         "chunked": (_spec({"window": 3, "chunked": True}), _spec({"window": 3})),
         "sinks": (_spec({"sinks": True}), plain),
+        "gated": (_spec({"gated": True}), plain),
+        "kernel": (_mixed(kernel=3), _mixed(kernel=2)),
         "experts_per_token": (mixture, _spec(feedforward=SHARED | {"experts_per_token": 2})),
         "shared_gate": (mixture, _spec(feedforward=SHARED | {"shared_gate": False})),
         "shared_width": (mixture, _spec(feedforward=SHARED | {"shared_gate": False, "shared_width": 0})),

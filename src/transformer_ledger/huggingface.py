@@ -342,7 +342,7 @@ def _no_other_window(keys: Keys, spec: ModelSpec, kind: str) -> None:
     if kind not in ROTARY or ROTARY[kind].window == "none":
         keys.fixed("sliding_window", None)
     if keys.config.get("layer_types") is not None and "layer_types" not in keys.read:
-        windowed = [layer.attention.window is not None for layer in spec.each_layer()]
+        windowed = [a.window is not None for n, a in spec.attentions() for _ in range(n)]
         if keys.layer_types(spec.depth, "sliding_attention", lambda _: False, "") != windowed:
             raise ModelError(
                 "layer_types", f"{sum(windowed)} of {spec.depth} layers have a window in {kind}, not these"

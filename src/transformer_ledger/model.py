@@ -58,13 +58,42 @@ class Attention:
     sinks: bool = False  # one learned logit a head (gpt-oss)
     latent: Latent | None = None
     repeated_cache: bool = False  # transformers caches keys and values once a query head (Falcon's new layout)
+    gated: bool = False  # the heads' outputs times the sigmoid of a projection as wide as the queries (Qwen3-Next)
+
+
+@dataclass(frozen=True)
+class FixedState:
+    """One layer's mixer whose memory does not grow with the sequence: a short convolution, then a recurrence.
+
+    Each of h heads keeps a matrix of d_k × d_v numbers, which every token writes to and reads; heads of one group share
+    what they write at and read with. The convolution keeps the last K inputs of each of its channels.
+    """
+
+    rule: str  # delta: Gated DeltaNet (arXiv:2412.06464) | ssm: Mamba-2 (arXiv:2405.21060), d_k being its state's size
+    heads: int
+    groups: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+    convolution_bias: bool = False
+    bias: bool = False  # of the projections in and out
+
+    @property
+    def channels(self) -> int:
+        """What the convolution mixes: of each group what writes at and reads with, of each head its values."""
+        return 2 * self.groups * self.key_dim + self.heads * self.value_dim
+
+    @property
+    def rates(self) -> int:
+        """Numbers a head that say how fast it forgets and, by the delta rule, how much of it is overwritten."""
+        return 2 if self.rule == "delta" else 1
 
 
 @dataclass(frozen=True)
 class Feedforward:
     """One layer's feed-forward: `gelu` is up·act·down, `gated` is (act(gate) ⊙ up)·down. experts 0 is dense."""
 
-    kind: str  # gelu | gated
+    kind: str  # gelu | gated | none: the layer has no feed-forward
     width: int
     bias: bool = False
     experts: int = 0
@@ -76,13 +105,23 @@ class Feedforward:
 
 @dataclass(frozen=True)
 class Layer:
-    """One kind of layer. `norms` counts its d-wide norms: 2 sequential, 1 one-norm parallel, 4 sandwich."""
+    """One kind of layer: what mixes tokens, and what feeds forward; one of the two may be missing (Nemotron-H).
 
-    attention: Attention
+    `norms` counts its d-wide norms: 2 sequential, 1 one-norm parallel or one part alone, 4 sandwich.
+    """
+
+    mixer: Attention | FixedState | None
     feedforward: Feedforward
     norms: int = 2
     parallel: bool = False  # attention and feed-forward read the same residual (Falcon, GPT-NeoX)
     post_norm: bool = False  # the norms stand behind attention and feed-forward (OLMo-2)
+
+    @property
+    def attention(self) -> Attention:
+        """The softmax attention of a layer that has one. Raises TypeError."""
+        if not isinstance(self.mixer, Attention):
+            raise TypeError(f"{self.mixer} is no softmax attention")
+        return self.mixer
 
 
 @dataclass(frozen=True)
@@ -131,6 +170,21 @@ class ModelSpec:
             counted[layer] = counted.get(layer, 0) + count
         return [(count, layer) for layer, count in counted.items()]
 
+    def attentions(self) -> list[tuple[int, Attention]]:
+        """The softmax attentions of the kinds of layers, with the number of layers of each."""
+        return [(count, kind.mixer) for count, kind in self.kinds() if isinstance(kind.mixer, Attention)]
+
+    def states(self) -> list[tuple[int, FixedState]]:
+        """The same of the mixers with a fixed state."""
+        return [(count, kind.mixer) for count, kind in self.kinds() if isinstance(kind.mixer, FixedState)]
+
+    @property
+    def plain(self) -> bool:
+        """Whether each layer attends, without a gate, and feeds forward: saved activations are given for no other."""
+        kinds = [kind for _, kind in self.kinds()]
+        attends = all(isinstance(kind.mixer, Attention) and not kind.mixer.gated for kind in kinds)
+        return attends and all(kind.feedforward.kind != "none" for kind in kinds)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives the equal spec back."""
         data = dataclasses.asdict(self)
@@ -140,16 +194,15 @@ class ModelSpec:
     def from_json(data: dict[str, Any]) -> ModelSpec:
         """The spec that `to_json` described."""
 
+        def mixer(item: dict[str, Any] | None) -> Attention | FixedState | None:
+            if item is None:
+                return None
+            if "rule" in item:
+                return FixedState(**item)
+            return Attention(**{**item, "latent": item["latent"] and Latent(**item["latent"])})
+
         def layer(item: dict[str, Any]) -> Layer:
-            attention = dict(item["attention"])
-            latent = attention.pop("latent")
-            return Layer(
-                **{
-                    **item,
-                    "attention": Attention(**attention, latent=Latent(**latent) if latent else None),
-                    "feedforward": Feedforward(**item["feedforward"]),
-                }
-            )
+            return Layer(**{**item, "mixer": mixer(item["mixer"]), "feedforward": Feedforward(**item["feedforward"])})
 
         return ModelSpec(**{**data, "layers": tuple((count, layer(item)) for count, item in data["layers"])})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transformer_ledger.keys import Keys
-from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelError, ModelSpec, runs
+from transformer_ledger.model import Attention, Feedforward, FixedState, Latent, Layer, ModelError, ModelSpec, runs
 
 BIASED = {"q": "query_bias", "k": "key_bias", "v": "value_bias", "o": "output_bias"}
 """Letter → bias of the attention; besides them f is every map of a dense feed-forward or of experts, r the router, h the
@@ -34,9 +34,40 @@ class Experts:
     dense_first: int = 0  # default of first_k_dense_replace
     shared: str = ""  # experts that every token passes: "" | one | gated (one, of its own width) | counted (so many)
     shared_count: int = 1  # default of n_shared_experts
+    shared_width: int = 5632  # default of shared_expert_intermediate_size
     groups: bool | None = None  # whether experts are chosen in groups: always, only by topk_method, or never (None)
     n_group: int | None = None  # default
     topk_group: int | None = None  # default
+
+
+@dataclass(frozen=True)
+class State:
+    """Layers of a family whose mixer has a fixed state: for each of its sizes the key and the default."""
+
+    rule: str
+    heads: tuple[str, int]
+    groups: tuple[str, int]
+    key_dim: tuple[str, int]
+    value_dim: tuple[str, int]
+    kernel: tuple[str, int]
+
+    def read(self, keys: Keys) -> FixedState:
+        """The mixer of a file. Raises ModelError where the groups do not divide the heads."""
+        sizes = (self.heads, self.groups, self.key_dim, self.value_dim, self.kernel)
+        heads, groups, key_dim, value_dim, kernel = (keys.integer(*size) for size in sizes)
+        if heads % groups:
+            raise ModelError(self.groups[0], f"{groups} does not divide the {heads} heads")
+        return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel)
+
+
+DELTA = State(
+    rule="delta",
+    heads=("linear_num_value_heads", 32),
+    groups=("linear_num_key_heads", 16),
+    key_dim=("linear_key_head_dim", 128),
+    value_dim=("linear_value_head_dim", 128),
+    kernel=("linear_conv_kernel_dim", 4),
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +76,7 @@ class Rotary:
 
     vocab_size: int = 32000
     hidden_size: int = 4096
-    intermediate_size: int = 11008
+    intermediate_size: int = 11008  # 0: no layer has a feed-forward without experts
     num_hidden_layers: int = 32
     num_attention_heads: int = 32
     num_key_value_heads: int | None = None  # None: as many as attention heads
@@ -76,6 +107,8 @@ class Rotary:
     pattern_key: str = ""  # the key that says otherwise
     experts: Experts | None = None
     sinks: bool = False
+    gated: bool = False  # the query's projection is twice as wide and gates the heads' outputs
+    state: State | None = None  # of the layers that do not attend: all but one in `pattern`
     fills: bool = False  # the heads fill the width: a head_dim is no key of the family
     many: bool = False  # a key/value head for every query head: no key either
     divides: bool = False  # the heads must divide the width, though head_dim is a key of its own
@@ -89,7 +122,7 @@ class Rotary:
         return self.names.get(size, (size,))
 
 
-SLIDING, CHUNKED = "sliding_attention", "chunked_attention"
+SLIDING, CHUNKED, LINEAR = "sliding_attention", "chunked_attention", "linear_attention"
 
 
 def _chunks(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
@@ -143,7 +176,7 @@ def _routed(keys: Keys, own: Experts, f: int, biased: str) -> Feedforward:
     width = keys.integer("moe_intermediate_size", own.width) if own.width else f
     shared = 0
     if own.shared == "gated":
-        shared = keys.integer("shared_expert_intermediate_size", 5632)
+        shared = keys.integer("shared_expert_intermediate_size", own.shared_width)
     elif own.shared == "one":
         shared = width
     elif own.shared == "counted":
@@ -179,7 +212,7 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[
         d = keys.integer(family.named("hidden_size"), family.hidden_size)
         f = keys.derived(names, 4 * d, "4 times the width")
     else:
-        f = keys.integer(names, family.intermediate_size)
+        f = keys.integer(names, family.intermediate_size) if family.intermediate_size else 0
     dense = Feedforward(family.feedforward, f, bias="f" in biased)
     if own is None:
         return [dense] * layers
@@ -243,7 +276,21 @@ def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str) -> Atten
     normed = keys.flag(family.query_key_norm_flag, False) if family.query_key_norm_flag else True
     biases: dict[str, Any] = {name: letter in biased for letter, name in BIASED.items()}
     norm = family.query_key_norm if normed else "none"
-    return replace(own, **biases, query_key_norm=norm, sinks=family.sinks)
+    return replace(own, **biases, query_key_norm=norm, sinks=family.sinks, gated=family.gated)
+
+
+def _mixers(keys: Keys, family: Rotary, attention: Attention, layers: int) -> list[Attention | FixedState]:
+    """What mixes tokens in each layer, in depth order."""
+    if family.state is None:
+        chunked = family.window == "chunked"
+        windows = _windows(keys, family, layers)
+        return [replace(attention, window=w, chunked=chunked and w is not None) for w in windows]
+    state, period = family.state.read(keys), family.pattern
+    if keys.get("layer_types") is None:
+        period = keys.integer("full_attention_interval", period)
+    keys.read.add("full_attention_interval")
+    types = keys.layer_types(layers, LINEAR, lambda i: bool((i + 1) % period), f"every {period}. layer attends")
+    return [state if linear else attention for linear in types]
 
 
 def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
@@ -258,9 +305,9 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     )
     attention = _attention(keys, family, d, h, biased)
     layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
-    windows, feedforwards = _windows(keys, family, layers), _feedforwards(keys, family, biased, layers)
+    mixers, feedforwards = _mixers(keys, family, attention, layers), _feedforwards(keys, family, biased, layers)
     parallel = keys.flag("use_parallel_residual", family.parallel) if "parallel" in family.flags else family.parallel
-    norms, chunks = 1 if parallel and family.norms == 1 else max(2, family.norms), family.window == "chunked"
+    norms = 1 if parallel and family.norms == 1 else max(2, family.norms)
     return ModelSpec(
         name=name,
         d_model=d,
@@ -268,14 +315,8 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
         context=keys.integer(family.named("max_position_embeddings"), family.max_position_embeddings),
         layers=runs(
             [
-                Layer(
-                    replace(attention, window=w, chunked=chunks and w is not None),
-                    feedforward,
-                    norms,
-                    parallel,
-                    family.post_norm,
-                )
-                for w, feedforward in zip(windows, feedforwards, strict=True)
+                Layer(mixer, feedforward, norms, parallel, family.post_norm)
+                for mixer, feedforward in zip(mixers, feedforwards, strict=True)
             ]
         ),
         positions="rope",
@@ -299,6 +340,10 @@ _QWEN |= {"max_position_embeddings": 32768, "window": "upper", "sliding_window":
 _GEMMA: dict[str, Any] = {"head_dim": 256, "max_position_embeddings": 8192, "tied": True}
 _MISTRAL: dict[str, Any] = {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072}
 _MISTRAL |= {"biases": {}, "window": "all"}
+_HYBRID: dict[str, Any] = {"vocab_size": 151936, "hidden_size": 2048, "num_attention_heads": 16, "head_dim": 256}
+_HYBRID |= {"num_key_value_heads": 2, "max_position_embeddings": 32768, "query_key_norm": "head", "gated": True}
+_HYBRID |= {"state": DELTA, "pattern": 4, "fixed": {"attn_output_gate": (True, None)}}
+_QWEN_3_5: dict[str, Any] = _HYBRID | {"vocab_size": 248320}
 _LAYERNORM: dict[str, Any] = {"norm": "layernorm", "norm_bias": True, "epsilon_default": 1e-5}
 
 ROTARY: dict[str, Rotary] = {
@@ -331,6 +376,19 @@ ROTARY: dict[str, Rotary] = {
         sliding_window=4096,
         query_key_norm="head",
         experts=Experts(_LOCAL, 128, 8, width=768, where="step"),
+    ),
+    "qwen3_next": Rotary(
+        **_HYBRID,
+        intermediate_size=5632,
+        num_hidden_layers=48,
+        experts=Experts(("num_experts",), 512, 10, width=512, where="step", shared="gated", shared_width=512),
+    ),
+    "qwen3_5_text": Rotary(**_QWEN_3_5 | {"hidden_size": 4096, "num_key_value_heads": 4}, intermediate_size=12288),
+    "qwen3_5_moe_text": Rotary(
+        **_QWEN_3_5,
+        intermediate_size=0,
+        num_hidden_layers=40,
+        experts=Experts(("num_experts",), 256, 8, width=512, shared="gated", shared_width=512),
     ),
     "gemma": Rotary(
         **_GEMMA,

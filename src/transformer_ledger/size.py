@@ -112,6 +112,11 @@ def sizes(
     weights = _weights(spec, notes, dtype, raw)
     chosen = weights["stored"]["all"] if dtype is None else weights["uniform"][dtype]
 
+    def cached(policy: str) -> int:
+        return int(kv_cache.cache_bytes(spec, batch, context, cache_dtype, policy))
+
+    state = cached("state")
+
     def work(phase: str, convention: str = "full") -> int:
         return matmul.total(spec, batch, context, phase, convention)
 
@@ -121,9 +126,10 @@ def sizes(
         "parameters": {"total": total, "active": active, "components": components, "bytes": chosen},
         "weights": weights,
         "kv_cache": {
-            "bytes": kv_cache.cache_bytes(spec, batch, context, cache_dtype, "needed"),
-            "bytes_per_token": kv_cache.bytes_per_token(spec, context, cache_dtype, "needed"),
-            "reserved_bytes": kv_cache.cache_bytes(spec, batch, context, cache_dtype, "reserved"),
+            "bytes": cached("needed") - state,
+            "bytes_per_token": kv_cache.bytes_per_token(spec, context, cache_dtype, "needed") - state * (context == 1),
+            "reserved_bytes": cached("reserved") - state,
+            **({"state_bytes": state} if state else {}),
         },
         "matmul": {
             "forward_flops": work("prefill"),

@@ -204,11 +204,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | how keys and values are stored
         kv_heads | int64 | head | key/value heads (1 for a latent cache)
         head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
-        policy | string | | needed (what attention can still read), reserved (full length in every layer), or dynamic and static (what transformers' two caches hold, where that is something else)
+        policy | string | | needed (what attention can still read), reserved (full length in every layer), dynamic and static (what transformers' two caches hold, where that is something else), or state (the part of all these that does not grow: the fixed states of Gated DeltaNet)
         formula | string | | formula of one layer's bytes, printed from the function that computed it
         bytes_per_token | int64 | byte/token | what the last token of the context adds in one sequence; a full window adds nothing
         bytes | int64 | byte | in all layers
-        ratio_to_mha | float64 | | bytes divided by those of a cache with as many key/value heads as query heads
+        ratio_to_mha | float64 | | bytes divided by those of a cache with as many key/value heads as query heads, without fixed states
         executed_bytes | int64 | byte | size of the real cache tensors' storage
         difference | int64 | byte | bytes minus executed_bytes
         bytes_per_token_difference | int64 | byte | bytes_per_token of all sequences minus what the last token added to a real cache
@@ -577,16 +577,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
         source_loss | float64 | nat/token | loss of the true source on the same tokens
         excess | float64 | nat/token | loss minus source_loss
     """),
-    "compare": _columns("""
-        kind | string | | setting, code, package, file, verdict, ledger, bound or timing
-        table | string | | file of results/ in which it lies; for settings and code the jobs, for packages empty
-        row | string | | what names the row in it, as JSON with sorted keys; for a setting its key
-        column | string | | what moved
-        old | string | see column | value in the older results, null where it was not there
-        new | string | see column | value in the newer results, null where it is gone
-        change | string | see column | new minus old as an integer or a fraction, exact; null where they are no numbers
-        ratio | float64 | | new over old
-    """),
 }
 
 
@@ -789,7 +779,6 @@ def dictionary() -> str:
     parts = []
     for table, columns in TABLES.items():
         path = f"results/{table}/{FAMILIES[table]}.parquet" if table in FAMILIES else f"results/{table}.parquet"
-        path = "logs/compare.parquet" if table == "compare" else path  # it compares two results, and is none
         rows = [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in columns]
         parts.append("\n".join([f"### `{path}`", "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

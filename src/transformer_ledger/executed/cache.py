@@ -100,6 +100,19 @@ class Cache:
         self.kept[index] = kept
         return new
 
+    def state(self, index: int) -> tuple[Tensor, Tensor] | None:
+        """What layer `index` kept of the tokens before: inputs of its convolution (B, K, c) and state; None of the first."""
+        if index not in self.kept:
+            return None
+        (inputs,), (state,) = self.kept[index]
+        return inputs, state
+
+    def keep(self, index: int, inputs: Tensor, state: Tensor) -> None:
+        """Take both in their places: the inputs in the cache's type, of 16 bits at least, the state as it was computed."""
+        wide = DTYPES.get(self.dtype, torch.bfloat16)
+        dtype = wide if wide.itemsize > 1 else torch.bfloat16
+        self.kept[index] = [[inputs.to(dtype, copy=True)], [state.clone()]]
+
     def bytes(self) -> int:
         """Bytes of storage held."""
         return storage_bytes(part for kept in self.kept.values() for parts in kept for part in parts)
@@ -148,3 +161,10 @@ class Together(Cache):
         for cache in others:
             cache._append(index, window, stored[cache.dtype])
         return first.update(index, window, *new)
+
+    def state(self, index: int) -> tuple[Tensor, Tensor] | None:
+        return self.caches[0].state(index)
+
+    def keep(self, index: int, inputs: Tensor, state: Tensor) -> None:
+        for cache in self.caches:
+            cache.keep(index, inputs, state)

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_ledger.executed.cache import Cache, Reserved, Together, storage_bytes
 from transformer_ledger.executed.decoder import Decoder, Experts, Product
-from transformer_ledger.model import ModelSpec
+from transformer_ledger.model import Attention, FixedState, ModelSpec
 from transformer_ledger.tables import TableError
 
 
@@ -64,12 +64,11 @@ def parameters(model: Decoder) -> tuple[Counter[tuple[str, str]], Counter[tuple[
     every: Counter[tuple[str, str]] = Counter()
     used: Counter[tuple[str, str]] = Counter()
     for path, tensor in model.named_parameters():
-        owner, _, part = path.rpartition(".")
-        if part == "sinks":
-            owner, part = path, "weight"
+        holder, _, part = path.rpartition(".")
+        owner, part = (holder, part) if part in ("weight", "bias") else (path, "weight")
         active = tensor.numel()
         layer = layer_of(path)
-        if layer is not None and isinstance(model.get_submodule(owner.removesuffix(".sinks")), Experts):
+        if layer is not None and isinstance(model.get_submodule(holder), Experts):
             active = tensor[0].numel() * model.spec.each_layer()[layer].feedforward.experts_per_token
         every[component_of(owner), part] += tensor.numel()
         used[component_of(owner), part] += active
@@ -178,11 +177,13 @@ def decode(kinds: Kinds, batch: int, context: int, *caches: Cache) -> Counter[st
     return _components(kinds, counter)
 
 
-def _held(kinds: Kinds, cache: Cache) -> int:
-    """Bytes in the whole decoder's cache."""
+def _held(kinds: Kinds, cache: Cache, states_alone: bool = False) -> int:
+    """Bytes in the whole decoder's cache, or of the fixed states in it."""
+    layers = kinds.model.spec.each_layer()
     return sum(
         copies * storage_bytes(part for parts in cache.kept.get(index, []) for part in parts)
         for index, copies in enumerate(kinds.copies)
+        if isinstance(layers[index].mixer, FixedState) or not states_alone
     )
 
 
@@ -190,7 +191,9 @@ def _multi_head(kinds: Kinds, batch: int, context: int, dtype: str) -> Cache:
     """A cache of a key and a value for each query head, in every layer as long as the context."""
     cache, device = Cache(dtype), kinds.model.token_embedding.weight.device
     for index, (_, layer) in enumerate(kinds.model.spec.layers):
-        a, latent = layer.attention, layer.attention.latent
+        if not isinstance(a := layer.mixer, Attention):
+            continue
+        latent = a.latent
         widths = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (a.head_dim, a.head_dim)
         cache.update(index, None, *(torch.zeros(batch, a.heads, context, width, device=device) for width in widths))
     return cache
@@ -209,16 +212,15 @@ def decode_and_cache(
     reserved = {dtype: Reserved(dtype, context) for dtype in dtypes}
     shorter = {dtype: Reserved(dtype, context - 1) for dtype in dtypes}
     fill(kinds.model, Together(plain, *needed.values(), *reserved.values(), *shorter.values()), batch, context - 1)
-    before = {
-        dtype: {"needed": _held(kinds, needed[dtype]), "reserved": _held(kinds, shorter[dtype])} for dtype in dtypes
-    }
+
+    def held(dtype: str, whole: Cache) -> dict[str, int]:
+        found = {"needed": _held(kinds, needed[dtype]), "reserved": _held(kinds, whole)}
+        return found | ({"state": _held(kinds, needed[dtype], True)} if kinds.model.spec.states() else {})
+
+    before = {dtype: held(dtype, shorter[dtype]) for dtype in dtypes}
     flops = decode(kinds, batch, context, plain, *needed.values(), *reserved.values())
     after = {
-        dtype: {
-            "needed": _held(kinds, needed[dtype]),
-            "reserved": _held(kinds, reserved[dtype]),
-            "multi_head": _held(kinds, _multi_head(kinds, batch, context, dtype)),
-        }
+        dtype: held(dtype, reserved[dtype]) | {"multi_head": _held(kinds, _multi_head(kinds, batch, context, dtype))}
         for dtype in dtypes
     }
     return flops, after, {d: {policy: after[d][policy] - size for policy, size in before[d].items()} for d in dtypes}

@@ -22,6 +22,7 @@ from torch.nn import functional
 from transformer_ledger.executed.cache import Cache
 from transformer_ledger.model import Attention as AttentionSpec
 from transformer_ledger.model import Feedforward as FeedforwardSpec
+from transformer_ledger.model import FixedState as FixedStateSpec
 from transformer_ledger.model import Latent, Layer, ModelSpec
 
 Rotate = Callable[[Tensor], Tensor]
@@ -72,6 +73,7 @@ class Attention(nn.Module):
             self.query_norm = nn.RMSNorm(own.heads * d_h if full else d_h, eps=spec.norm_epsilon)
             self.key_norm = nn.RMSNorm(own.kv_heads * d_h if full else d_h, eps=spec.norm_epsilon)
         self.sinks = nn.Parameter(torch.zeros(own.heads)) if own.sinks else None
+        self.gate = Linear(d, own.heads * d_h, bias=own.query_bias) if own.gated else None
         self.scores, self.values = Product(), Product()
         self.output = Linear(own.heads * d_h, d, bias=own.output_bias)
 
@@ -91,7 +93,8 @@ class Attention(nn.Module):
         v = self._heads(self.value(x), own.kv_heads, "")
         if cache is not None:
             k, v = cache.update(index, own.window, k, v)  # (B, h_kv, S, d_h)
-        return self.output(self.attend(q, k, v, 1 / math.sqrt(own.head_dim), visible))
+        out = self.attend(q, k, v, 1 / math.sqrt(own.head_dim), visible)
+        return self.output(out if self.gate is None else out * self.gate(x).sigmoid())
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible) -> Tensor:
         """softmax(q·kᵀ·scale)·v with the heads joined: (B, T, h·d_v). The g heads of a group share one product."""
@@ -170,6 +173,114 @@ class LatentAttention(Attention):
         return self.output(self.attend(torch.cat([q, q_rope], -1), k, v, scale, visible))
 
 
+class Convolution(nn.Module):
+    """Each channel's own sum over its last K inputs, as one product: torch's counter overcounts a grouped convolution's
+    gradient."""
+
+    def __init__(self, channels: int, kernel: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels, 1, kernel))
+        self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
+        if not self.weight.is_meta:
+            nn.init.normal_(self.weight, std=kernel**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, K − 1 + T, c) → (B, T, c)."""
+        windows = x.unfold(1, self.weight.shape[-1], 1)  # (B, T, c, K)
+        rows = windows.permute(2, 0, 1, 3).flatten(1, 2)  # (c, B·T, K)
+        out = (rows @ self.weight.transpose(1, 2)).squeeze(-1).t().unflatten(0, windows.shape[:2])
+        return out if self.bias is None else out + self.bias
+
+
+class FixedState(nn.Module):
+    """A short convolution, and a recurrence whose state (d_k × d_v a head) every token writes to and reads.
+
+    `delta` is Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464, equation 10; transformers' qwen3_next), `ssm` Mamba-2
+    (Dao and Gu 2024, arXiv:2405.21060; transformers' nemotron_h), both in their recurrent form, token by token.
+    """
+
+    def __init__(self, spec: ModelSpec, own: FixedStateSpec):
+        super().__init__()
+        self.spec, self.epsilon = own, spec.norm_epsilon
+        d, values = spec.d_model, own.heads * own.value_dim
+        self.input = Linear(d, own.channels, bias=own.bias)
+        self.gate = Linear(d, values, bias=own.bias)
+        self.rates = Linear(d, own.rates * own.heads, bias=own.bias)
+        self.convolution = Convolution(own.channels, own.kernel, own.convolution_bias)
+        self.decay = nn.Parameter(torch.zeros(own.heads))  # the logarithm of each head's rate
+        self.step = nn.Parameter(torch.zeros(own.heads))  # added to the token's own step
+        self.skip = nn.Parameter(torch.ones(own.heads)) if own.rule == "ssm" else None
+        self.norm = nn.RMSNorm(own.value_dim if own.rule == "delta" else values, eps=spec.norm_epsilon)
+        self.recall = Product() if own.rule == "delta" else None
+        self.write, self.read = Product(), Product()
+        self.output = Linear(values, d, bias=own.bias)
+
+    def _token(
+        self, state: Tensor, q: Tensor, k: Tensor, v: Tensor, kept: Tensor, rate: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The state (…, d_k, d_v) after one token, and what it reads (…, d_v): q, k (…, d_k), v (…, d_v), numbers (…)."""
+        state, rate = state * kept[..., None, None], rate[..., None]
+        if self.recall is not None:  # the delta rule overwrites what the key finds
+            v = v - self.recall(k.unsqueeze(-2), state).squeeze(-2)
+        state = state + self.write(k.unsqueeze(-1), (rate * v).unsqueeze(-2))
+        return state, self.read(q.unsqueeze(-2), state).squeeze(-2)
+
+    def _scan(self, state: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for all tokens: inputs (B, h, T, …), reads (B, h, T, d_v), one token after the other.
+
+        On the meta device, where shapes are all there is, every token takes its step on a state of its own, at once.
+        """
+        if state.is_meta:
+            states, out = self._token(state.unsqueeze(2).expand(-1, -1, inputs[0].shape[2], -1, -1), *inputs)
+            return states[:, :, -1], out
+        outs = []
+        for token in zip(*(x.unbind(2) for x in inputs), strict=True):
+            state, out = self._token(state, *token)
+            outs.append(out)
+        return state, torch.stack(outs, 2)
+
+    def _inputs(self, x: Tensor, before: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys (B, h, T, d_k), values (B, h, T, d_v), shares kept and rates (B, h, T), in fp32 at least."""
+        own, g = self.spec, self.spec.heads // self.spec.groups
+        mixed = functional.silu(self.convolution(before)).to(torch.promote_types(x.dtype, torch.float32))
+        narrow = own.groups * own.key_dim
+        q, k, v = mixed.split([narrow, narrow, own.heads * own.value_dim], -1)
+        q, k = (y.unflatten(-1, (own.groups, -1)).repeat_interleave(g, 2).transpose(1, 2) for y in (q, k))
+        v = v.unflatten(-1, (own.heads, -1)).transpose(1, 2)
+        step, *overwritten = self.rates(x).to(mixed.dtype).transpose(1, 2).chunk(own.rates, 1)
+        step = functional.softplus(step + self.step.unsqueeze(-1))
+        kept = (-self.decay.exp().unsqueeze(-1) * step).exp()
+        if not overwritten:
+            return q, k, v, kept, step
+        q, k = (y * (y.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for y in (q, k))
+        return q / math.sqrt(own.key_dim), k, v, kept, overwritten[0].sigmoid()
+
+    def _gated(self, out: Tensor, gate: Tensor) -> Tensor:
+        """Reads (B, T, h, d_v), normed head by head and gated, or gated and normed group by group: (B, T, h·d_v)."""
+        gate = functional.silu(gate)
+        if self.spec.rule == "delta":
+            return self.norm(out.to(gate.dtype)).flatten(2) * gate
+        x = (out.flatten(2) * gate).unflatten(-1, (self.spec.groups, -1))
+        scale = (x.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+        return self.norm.weight * (x * scale).flatten(2).to(gate.dtype)
+
+    def forward(self, x: Tensor, rotate: Rotate, visible: Visible, cache: Cache | None, index: int) -> Tensor:
+        own = self.spec
+        known = cache.state(index) if cache is not None else None
+        new = self.input(x)
+        if known is None:
+            empty = new.new_zeros(x.shape[0], own.kernel, own.channels)
+            known = empty, new.new_zeros(x.shape[0], own.heads, own.key_dim, own.value_dim)
+        every = torch.cat([known[0].to(new.dtype), new], 1)  # (B, K + T, c)
+        q, k, v, kept, rate = self._inputs(x, every[:, 1:])
+        state, out = self._scan(known[1].to(q.dtype), q, k, v, kept, rate)
+        if cache is not None:
+            cache.keep(index, every[:, -own.kernel :], state)
+        if self.skip is not None:
+            out = out + self.skip[:, None, None] * v
+        return self.output(self._gated(out.transpose(1, 2), self.gate(x)))
+
+
 class Experts(nn.Module):
     """E linear maps in one tensor; each row of the input goes through the one map chosen for it."""
 
@@ -213,8 +324,13 @@ class Block(nn.Module):
         self.spec = layer
         own, d = layer.feedforward, spec.d_model
         self.norm = nn.ModuleList(_norm(spec, d) for _ in range(layer.norms))
-        latent = layer.attention.latent
-        self.attention = LatentAttention(spec, layer.attention, latent) if latent else Attention(spec, layer.attention)
+        if isinstance(layer.mixer, FixedStateSpec):
+            self.state = FixedState(spec, layer.mixer)
+        elif layer.mixer:
+            latent = layer.mixer.latent
+            self.attention = LatentAttention(spec, layer.mixer, latent) if latent else Attention(spec, layer.mixer)
+        if own.kind == "none":
+            return
         if own.experts:
             self.router = Linear(d, own.experts, bias=own.router_bias)
         if own.shared_width:
@@ -239,16 +355,21 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         norm = self.norm
+        if self.spec.mixer is None:
+            return x + self._feed(norm[0](x))
+        mix = self.state if isinstance(self.spec.mixer, FixedStateSpec) else self.attention
+        if self.spec.feedforward.kind == "none":
+            return x + mix(norm[0](x), *context)
         if self.spec.parallel:
             a = norm[0](x)
-            return x + self.attention(a, *context) + self._feed(norm[1](x) if len(norm) == 2 else a)
+            return x + mix(a, *context) + self._feed(norm[1](x) if len(norm) == 2 else a)
         if self.spec.post_norm:
-            x = x + norm[0](self.attention(x, *context))
+            x = x + norm[0](mix(x, *context))
             return x + norm[1](self._feed(x))
         if len(norm) == 4:
-            x = x + norm[1](self.attention(norm[0](x), *context))
+            x = x + norm[1](mix(norm[0](x), *context))
             return x + norm[3](self._feed(norm[2](x)))
-        x = x + self.attention(norm[0](x), *context)
+        x = x + mix(norm[0](x), *context)
         return x + self._feed(norm[1](x))
 
 
@@ -323,9 +444,9 @@ class Decoder(nn.Module):
                 module.absorbed = absorbed
 
     def _rotate(self, positions: Tensor, dtype: torch.dtype) -> Rotate:
-        if self.spec.positions != "rope":
+        own = next((a for _, a in self.spec.attentions()), None)
+        if self.spec.positions != "rope" or own is None:
             return lambda x: x
-        own = self.spec.layers[0][1].attention
         width = own.latent.rope_dim if own.latent else own.head_dim
         # Angles want at least fp32, whatever the weights are.
         return _rotation(positions, width, self.spec.rope_base, torch.promote_types(dtype, torch.float32))

@@ -129,7 +129,7 @@ def _ours(
     whole, kinds = count.full_depth(spec, device), count.Kinds(spec, device)
     every, used = count.parameters(whole)
     made = rows("parameters", every) + rows("active_parameters", used)
-    latent = any(layer.attention.latent for _, layer in spec.layers)
+    latent = any(a.latent for _, a in spec.attentions())
     for number, (name, load) in enumerate(workloads.items()):
         batch, context = load["batch"], load["context"]
         forward, both = count.forward_backward(kinds, batch, context)
@@ -195,7 +195,7 @@ def counted(
 
         make = _rows(spec.name, "transformers")
         made += transformers_model.rows(make, spec, hf_config, workloads, cache_dtypes, device)
-    if activations is not None:
+    if activations is not None and spec.plain:
         made += _activations(spec, hf_config, activations)
     return made
 

@@ -109,7 +109,7 @@ def compared(
     found = by_torch(model, ids)
     tried = [("logits", "logits", found["logits"]), ("loss", "loss", found["loss"])]
     tried += [("decoded logits", "logits", stepwise(model, ids, decoded))]
-    if any(layer.attention.latent for layer in model.spec.each_layer()):
+    if any(a.latent for _, a in model.spec.attentions()):
         model.absorb(True)
         tried += [("absorbed logits", "logits", stepwise(model, ids, decoded))]
     made = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,12 +14,14 @@ from transformers.pytorch_utils import Conv1D
 
 from transformer_ledger.executed.count import CountError
 from transformer_ledger.executed.decoder import Decoder
-from transformer_ledger.executed.transformers_model import QKV, component_of
-from transformer_ledger.model import Attention, ModelSpec
+from transformer_ledger.executed.transformers_model import QKV, fused
+from transformer_ledger.model import Attention, FixedState, ModelSpec
 
+ALONE = ("attention.sinks", "state.decay", "state.step", "state.skip")  # parameters of a module of ours itself
 GROUPED = ("bloom", "falcon", "gpt_neox")  # fused query, key and value lie group by group: g queries, a key, a value
 INTERLEAVED = ("deepseek_v2", "deepseek_v3")  # rotate components 2i and 2i + 1, where ours has i and i + d/2
-SHIFTED_GAINS = ("gemma", "gemma2", "gemma3_text")  # norms multiply by 1 + weight, and the embedding by √d
+SCALED = ("gemma", "gemma2", "gemma3_text")  # multiply the embedding by √d
+SHIFTED_GAINS = (*SCALED, "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")  # norms multiply by 1 + weight
 
 
 class Double(TorchFunctionMode):
@@ -37,8 +40,45 @@ def _paired(rows: Tensor) -> Tensor:
     return torch.cat([rows[..., 0::2, :], rows[..., 1::2, :]], -2)
 
 
-def _cut(component: str, part: str, tensor: Tensor, own: Attention, family: str) -> dict[str, Tensor]:
+def _state(component: str, tensor: Tensor, own: FixedState) -> dict[str, Tensor]:
+    """The tensors of a fixed state; qwen3_next's lie group by group, its shares that are overwritten before the steps."""
+    if component == "state.input+gate":
+        g = own.heads // own.groups * own.value_dim
+        parts = tensor.unflatten(0, (own.groups, -1)).split([own.key_dim, own.key_dim, g, g], 1)
+        q, k, v, z = (part.flatten(0, 1) for part in parts)
+        return {"state.input": torch.cat([q, k, v]), "state.gate": z}
+    if component == "state.rates":
+        overwritten, steps = tensor.unflatten(0, (own.groups, -1)).chunk(2, 1)
+        return {component: torch.cat([steps.flatten(0, 1), overwritten.flatten(0, 1)])}
+    return {component: tensor}
+
+
+def _named(theirs: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters by path; two maps to the rates (Qwen3.5) are one, group by group as qwen3_next has it."""
+    named = dict(theirs.named_parameters())
+    for path, tensor in named.items():
+        if path.endswith("in_proj_a.weight"):
+            groups = theirs.get_submodule(path.removesuffix(".in_proj_a.weight")).num_k_heads
+            both = [x.unflatten(0, (groups, -1)) for x in (named[path.replace("proj_a", "proj_b")], tensor)]
+            yield path, torch.cat(both, 1).flatten(0, 1)
+        elif not path.endswith("in_proj_b.weight"):
+            yield path, tensor
+
+
+def _cut(
+    component: str, part: str, tensor: Tensor, own: Attention | FixedState | None, family: str
+) -> dict[str, Tensor]:
     """Our tensors out of one of transformers, outputs first."""
+    if component == "feedforward.gate+up":
+        gate, up = tensor.chunk(2, -1 if part == "bias" else -2)
+        return {"feedforward.gate": gate, "feedforward.up": up}
+    if isinstance(own, FixedState):
+        return _state(component, tensor, own)
+    if own is None:
+        return {component: tensor}
+    if component == "attention.query+gate":  # head by head
+        query, gate = tensor.unflatten(0, (own.heads, 2, -1)).unbind(1)
+        return {"attention.query": query.flatten(0, 1), "attention.gate": gate.flatten(0, 1)}
     if component == QKV:
         if family in GROUPED:
             groups = tensor.unflatten(0, (own.kv_heads, -1, own.head_dim))
@@ -47,13 +87,10 @@ def _cut(component: str, part: str, tensor: Tensor, own: Attention, family: str)
             kv = own.kv_heads * own.head_dim
             parts = list(tensor.split([own.heads * own.head_dim, kv, kv]))
         return dict(zip(("attention.query", "attention.key", "attention.value"), parts, strict=True))
-    if component == "key+value":
+    if component == "attention.key+value":
         assert own.latent is not None
         heads = tensor.unflatten(0, (own.heads, -1)).split([own.latent.nope_dim, own.latent.value_dim], 1)
         return {f"attention.{name}": part.flatten(0, 1) for name, part in zip(("key", "value"), heads, strict=True)}
-    if component == "gate+up":
-        gate, up = tensor.chunk(2, -1 if part == "bias" else -2)
-        return {"feedforward.gate": gate, "feedforward.up": up}
     if own.latent and family in INTERLEAVED and component in ("attention.query", "attention.latent_down"):
         rows = tensor if tensor.dim() == 2 else tensor.unsqueeze(-1)
         heads = rows.unflatten(0, (own.heads if component == "attention.query" else 1, -1))
@@ -67,9 +104,9 @@ def _ours_first(path: str, tensor: Tensor, owner: nn.Module, family: str) -> Ten
     transposed = isinstance(owner, Conv1D) or (family == "gpt_oss" and ".experts." in path)
     if tensor.dim() > 1 and transposed and not path.endswith("bias"):
         return tensor.transpose(-1, -2)
-    if family in SHIFTED_GAINS and tensor.dim() == 1:
+    if family in SHIFTED_GAINS and path.endswith("norm.weight") and "linear_attn" not in path:
         return tensor + 1
-    return tensor * tensor.shape[1] ** 0.5 if family in SHIFTED_GAINS and "embed_tokens" in path else tensor
+    return tensor * tensor.shape[1] ** 0.5 if family in SCALED and "embed_tokens" in path else tensor
 
 
 def ours(theirs: nn.Module, spec: ModelSpec, family: str) -> Decoder:
@@ -78,26 +115,29 @@ def ours(theirs: nn.Module, spec: ModelSpec, family: str) -> Decoder:
     Raises CountError where a parameter of ours is given none, or one of another shape.
     """
     made, given = Decoder(spec).double(), Counter[tuple[str, str]]()
-    for path, tensor in theirs.named_parameters():
+    layers = spec.each_layer()
+    for path, tensor in _named(theirs):
         owner, _, part = path.rpartition(".")
         module = theirs.get_submodule(owner)
         if part not in ("weight", "bias"):  # experts and sinks are tensors of the module itself
-            owner, part = path, "bias" if part.endswith("_bias") else part if part == "sinks" else "weight"
+            owner, part = path, "bias" if part.endswith("_proj_bias") else "weight"
         layer = re.search(r"\.(\d+)\.", path)
-        own = spec.each_layer()[int(layer.group(1)) if layer else 0].attention
+        own = layers[int(layer.group(1))].mixer if layer else None
         value = _ours_first(path, tensor, module, family)
-        for component, cut in _cut(component_of("." + owner), part, value, own, family).items():
-            name = component.removesuffix(".sinks")
+        for component, cut in _cut(fused("." + owner, own), part, value, own, family).items():
+            name, last = component, part
+            if component in ALONE:
+                name, _, last = component.rpartition(".")
             if layer:
                 name = f"layers.{layer.group(1)}.{name}"
             if component == "norm" and layer:
-                name += f".{given[name, part]}"
-                given[name.rpartition(".")[0], part] += 1
-            target = made.get_submodule(name).get_parameter(part)
+                name += f".{given[name, last]}"
+                given[name.rpartition(".")[0], last] += 1
+            target = made.get_submodule(name).get_parameter(last)
             if target.shape != cut.shape:
                 raise CountError(f"{spec.name}: {name} is {tuple(target.shape)} in ours, {tuple(cut.shape)} in {path}")
             target.data.copy_(cut)
-            given[name, part] += 1
+            given[name, last] += 1
     named = {(path.rpartition(".")[0], path.rpartition(".")[2]) for path, _ in made.named_parameters()}
     if missing := sorted(named - set(given)):
         raise CountError(f"{spec.name}: transformers has no {missing}")
@@ -112,7 +152,7 @@ def reference(model: Decoder) -> dict[str, Any]:
         value = tensor.detach().numpy()
         if part == "bias":
             weights[path] = value[:, None, :] if value.ndim == 2 else value
-        elif part == "sinks":
+        elif part != "weight":
             weights[path] = value
         else:
             table = owner.endswith("embedding") or value.ndim == 1

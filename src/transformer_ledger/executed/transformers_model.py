@@ -32,11 +32,11 @@ from transformer_ledger import huggingface
 from transformer_ledger.executed.cache import DTYPES, storage_bytes
 from transformer_ledger.executed.count import CountError, by_module, own_inputs, token_ids
 from transformer_ledger.keys import NULL_SAYS
-from transformer_ledger.model import Attention, ModelSpec
+from transformer_ledger.model import Attention, FixedState, Layer, ModelSpec
 
-QKV = "query+key+value"
+QKV = "attention.query+key+value"
 
-# Last parts of a module's path → component. The first match counts; a fused projection joins its components with +.
+# Last parts of a module's path → component. The first match counts; a fused projection joins its parts with +.
 COMPONENTS = tuple(
     (re.compile(pattern + r"$"), component)
     for pattern, component in (
@@ -59,14 +59,23 @@ COMPONENTS = tuple(
         (r"\.q_b_proj", "attention.query"),
         (r"\.kv_a_proj_with_mqa", "attention.latent_down"),
         (r"\.kv_a_layernorm", "attention.latent_norm"),
-        (r"\.kv_b_proj", "key+value"),
+        (r"\.kv_b_proj", "attention.key+value"),
+        (r"\.(in_proj_qkvz)", "state.input+gate"),
+        (r"\.in_proj_qkv", "state.input"),
+        (r"\.in_proj_z", "state.gate"),
+        (r"\.in_proj_(ba|b|a)", "state.rates"),
+        (r"\.conv1d", "state.convolution"),
+        (r"\.A_log", "state.decay"),
+        (r"\.dt_bias", "state.step"),
+        (r"\.linear_attn\.norm", "state.norm"),
+        (r"\.linear_attn\.out_proj", "state.output"),
         (r"\.(gate|router)", "router"),
         (r"\.shared_expert_gate", "shared_gate"),
         (r"\.shared_experts?\.up_proj", "shared_feedforward.up"),
         (r"\.shared_experts?\.gate_proj", "shared_feedforward.gate"),
         (r"\.shared_experts?\.down_proj", "shared_feedforward.down"),
-        (r"\.(gate_up_proj|gate_up_proj_bias)", "gate+up"),
-        (r"\.experts", "gate+up+down"),
+        (r"\.(gate_up_proj|gate_up_proj_bias)", "feedforward.gate+up"),
+        (r"\.experts", "feedforward.gate+up+down"),
         (r"\.gate_proj", "feedforward.gate"),
         (r"\.(up_proj|c_fc|fc1|fc_in|dense_h_to_4h)", "feedforward.up"),
         (r"\.(down_proj|down_proj_bias|mlp\.c_proj|fc2|fc_out|dense_4h_to_h)", "feedforward.down"),
@@ -78,7 +87,8 @@ COMPONENTS = tuple(
 EVERY_EXPERT = ("Llama4TextExperts",)
 """Classes that multiply every token with all experts, the ones not routed to by a score of 0: the routed share counts."""
 
-SEEN = ("attention.query", "attention.scores", "attention.values", "feedforward.up", "feedforward.down", "head")
+PAIRS = ("attention.scores", "attention.values")
+SEEN = ("attention.query", *PAIRS, "feedforward.up", "feedforward.down", "head")
 
 
 # Code that a file names, and keys that decide what a run returns, not what it computes.
@@ -100,27 +110,40 @@ def component_of(path: str) -> str:
     raise CountError(f"transformers module {path}: no component known for it")
 
 
-def _widths(attention: Attention) -> dict[str, int]:
-    """Output widths of the query, key and value projections."""
-    own, latent = attention, attention.latent
+def _widths(mixer: Attention | FixedState | None) -> dict[str, int]:
+    """Output widths of the projections that a fused one may join; the maps of a feed-forward are as wide as each other."""
+    feedforward = dict.fromkeys(("up", "gate", "down"), 1)
+    if isinstance(mixer, FixedState):
+        values = mixer.heads * mixer.value_dim
+        return feedforward | {"input": mixer.channels, "gate": values, "rates": mixer.rates * mixer.heads}
+    if mixer is None:
+        return feedforward
+    own, latent = mixer, mixer.latent
     if latent:
-        return {"query": 0, "key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
-    kv = own.kv_heads * own.head_dim
-    return {"query": own.heads * own.head_dim, "key": kv, "value": kv}
+        return feedforward | {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
+    q, kv = own.heads * own.head_dim, own.kv_heads * own.head_dim
+    return feedforward | {"query": q, "key": kv, "value": kv} | ({"gate": q} if own.gated else {})
 
 
-def _cut(component: str, value: int, attention: Attention) -> dict[str, int]:
+def fused(path: str, mixer: Attention | FixedState | None) -> str:
+    """The component of a module's path, a fused one by all its parts: a gated attention's query has the gate in it."""
+    component = component_of(path)
+    gated = isinstance(mixer, Attention) and mixer.gated
+    return "attention.query+gate" if gated and component == "attention.query" else component
+
+
+def _cut(component: str, value: int, mixer: Attention | FixedState | None) -> dict[str, int]:
     """The shares of a fused component, by output width. Raises CountError where they are no integers."""
-    names = component.split("+")
+    part, _, joined = component.rpartition(".")
+    names = joined.split("+")
     if len(names) == 1:
         return {component: value}
-    gated = names[0] == "gate"
-    shares = dict.fromkeys(names, 1) if gated else {name: _widths(attention)[name] for name in names}
-    cut = {}
+    widths = _widths(None if part == "feedforward" else mixer)
+    shares, cut = {name: widths[name] for name in names}, {}
     for name, share in shares.items():
         if value * share % sum(shares.values()):
             raise CountError(f"{value} of {component} does not divide into {shares}")
-        cut[f"{'feedforward' if gated else 'attention'}.{name}"] = value * share // sum(shares.values())
+        cut[f"{part}.{name}"] = value * share // sum(shares.values())
     return cut
 
 
@@ -202,10 +225,15 @@ class Runner:
             classes = tuple(type(module) for module in layer.modules())
             kinds.setdefault((types[index], shapes, classes), []).append(index)
         self.copies = {members[0]: len(members) for members in kinds.values()}
+        self.described = spec.each_layer()
+        fed = any(layer.feedforward.kind != "none" for _, layer in spec.kinds())
+        parts = {"attention": spec.attentions(), "feedforward": fed, "head": spec.head_width}
+        self.has = {name for name, there in parts.items() if there}
+        self.attending = [i for i, layer in enumerate(self.described) if isinstance(layer.mixer, Attention)]
         self.skips = [Skip(None) for _ in self.whole]
 
-    def full_depth(self, batch: int, tokens: int) -> int:
-        """FLOPs of a forward pass through all layers; learns the form of a layer's output."""
+    def full_depth(self, batch: int, tokens: int) -> Counter[str]:
+        """FLOPs by component of a forward pass through all layers; learns the form of a layer's output."""
 
         def note(_: nn.Module, __: Any, output: Any) -> None:
             for skip in self.skips:
@@ -215,7 +243,7 @@ class Runner:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             self.model(token_ids(self.model, batch, tokens), use_cache=True)
         handle.remove()
-        return self._components(counter).total()
+        return self._split(self._components(counter))
 
     @contextmanager
     def only(self, *active: int) -> Iterator[None]:
@@ -238,7 +266,8 @@ class Runner:
         return flops // E * k
 
     def _components(self, counter: FlopCounterMode) -> Counter[str]:
-        """FLOPs by component of what ran; what ran in no named module is attention's two products."""
+        """FLOPs by component of what ran; what ran in no named module are `products`: attention's two, and what the scan
+        and the convolution of a fixed state ran."""
         modules = by_module(counter, self.model)
         root = type(self.model).__name__ + "."
         for path, operations in counter.get_flop_counts().items():
@@ -247,13 +276,19 @@ class Runner:
         every = sum(modules.values())
         for path in modules:
             modules[path] = self._routed(path, modules[path])
-        attention = self.spec.layers[0][1].attention
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter(products=counter.get_total_flops() - every)
         for path, flops in modules.items():
             if flops:
-                counts.update(_cut(component_of("." + path), flops, attention))
-        products = counter.get_total_flops() - every
-        latent = attention.latent
+                mixer = _mixer(path, self.described)
+                counts.update(_cut(fused("." + path, mixer), flops, mixer))
+        return counts
+
+    def _split(self, counts: Counter[str]) -> Counter[str]:
+        """Counts with attention's products as scores and values, as wide as keys and values are."""
+        products = counts.pop("products")
+        if not self.attending:
+            return counts
+        latent = self.spec.attentions()[0][1].latent
         d_k, d_v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (1, 1)
         if products < 0 or products * d_k % (d_k + d_v):
             raise CountError(f"{self.spec.name}: {products} FLOPs left for scores and values")
@@ -262,26 +297,30 @@ class Runner:
         return counts
 
     def whole_count(self, run: Callable[[], list[Counter[str]]]) -> list[Counter[str]]:
-        """Counts of the whole model from those of `run` with no layer, the first, and the first with one of each kind.
+        """Counts of the whole model from those of `run` with no layer, one, and that one with one of each kind.
 
-        The first layer always runs: its cache tells the others how long the sequence is.
+        The first layer that attends always runs: its cache tells the others how long the sequence is. What a fixed state
+        ran in no module of its own is left out: transformers scans it in chunks, which the ledger does not count.
         """
+        base = next(iter(self.attending), 0)
         with self.only():
             outside = run()
-        with self.only(0):
+        with self.only(base):
             first = run()
         totals = [Counter(counts) for counts in outside]
         for index, copies in self.copies.items():
             before, after = outside, first
-            if index:
+            if index != base:
                 before = first
-                with self.only(0, index):
+                with self.only(base, index):
                     after = run()
             for total, more, less in zip(totals, after, before, strict=True):
                 for component in more:
-                    total[component] += copies * (more[component] - less[component])
+                    if component != "products" or index in self.attending:
+                        total[component] += copies * (more[component] - less[component])
         for total in totals:  # fused attention and grouped experts would count as nothing
-            unseen = [name for name in SEEN if total[name] <= 0 and (name != "head" or self.spec.head_width)]
+            self._split(total)
+            unseen = [name for name in SEEN if total[name] <= 0 and name.partition(".")[0] in self.has]
             if unseen:
                 raise CountError(f"{self.spec.name}: no operation counted in {', '.join(unseen)} of transformers")
         return totals
@@ -329,34 +368,47 @@ class Runner:
             with torch.no_grad(), self.only(*self.copies):
                 for tokens in filter(None, lengths):
                     self.model(token_ids(self.model, batch, tokens), cache=cache, use_cache=True)
-            kept = [[cache.layers[index].keys, cache.layers[index].values] for index in self.copies]
+            kept = {index: _kept(cache.layers[index]) for index in self.copies}
             if policy == "dynamic":  # the kept positions of a window are a view into one more
-                kept = [[tensor.clone() for tensor in pair] for pair in kept]
-            held[policy] = sum(
-                copies * storage_bytes(pair) for copies, pair in zip(self.copies.values(), kept, strict=True)
-            )
+                kept = {index: [tensor.clone() for tensor in tensors] for index, tensors in kept.items()}
+            held[policy] = sum(self.copies[index] * storage_bytes(tensors) for index, tensors in kept.items())
         # What attention needs is w positions a window, as the static cache has them; where every layer is full, that is
         # also what an engine reserves. Falcon's new layout stores a copy a query head: neither.
-        attention = [self.spec.each_layer()[index].attention for index in self.copies]
-        heads = [1 if own.latent else own.kv_heads for own in attention]
-        if heads == [pair[0].shape[1] for pair in kept]:
+        attention = {index: self.described[index].attention for index in self.copies if index in self.attending}
+        heads = [1 if own.latent else own.kv_heads for own in attention.values()]
+        if heads == [kept[index][0].shape[1] for index in attention]:
             held["needed"] = held["static"]
-            if all(own.window is None for own in attention):
+            if all(own.window is None for own in attention.values()):
                 held["reserved"] = held["static"]
+        if self.spec.states():
+            alone = (index for index in self.copies if index not in attention)
+            held["state"] = sum(self.copies[index] * storage_bytes(kept[index]) for index in alone)
         return held
+
+
+def _kept(layer: Any) -> list[torch.Tensor]:
+    """Tensors that one layer of a transformers cache holds: keys and values, or a fixed state; none without a mixer."""
+    states = [list(getattr(layer, name, {}).values()) for name in ("conv_states", "recurrent_states")]
+    found = [getattr(layer, "keys", None), getattr(layer, "values", None), *states[0], *states[1]]
+    return [tensor for tensor in found if tensor is not None]
+
+
+def _mixer(path: str, layers: list[Layer]) -> Attention | FixedState | None:
+    """What mixes tokens in the layer that a module or tensor belongs to; None outside the layers."""
+    layer = re.search(r"\.(\d+)\.", path)
+    return layers[int(layer.group(1))].mixer if layer else None
 
 
 def parameters(model: Any, spec: ModelSpec) -> Counter[tuple[str, str]]:
     """Parameters by (component, weight or bias), tied ones once."""
     counts: Counter[tuple[str, str]] = Counter()
-    kinds = spec.each_layer()
+    layers = spec.each_layer()
     for path, tensor in model.named_parameters():
         owner, _, part = path.rpartition(".")
         if part not in ("weight", "bias"):  # experts and sinks are tensors of the module itself
-            owner, part = path, "bias" if part.endswith("_bias") else "weight"
-        layer = re.search(r"\.(\d+)\.", path)
-        attention = kinds[int(layer.group(1)) if layer else 0].attention
-        for component, value in _cut(component_of("." + owner), tensor.numel(), attention).items():
+            owner, part = path, "bias" if part.endswith("_proj_bias") else "weight"
+        mixer = _mixer(path, layers)
+        for component, value in _cut(fused("." + owner, mixer), tensor.numel(), mixer).items():
             counts[component, part] += value
     return counts
 
@@ -384,10 +436,12 @@ def rows(
         batch, context = load["batch"], load["context"]
         walked = None if number else runner.full_depth(batch, context)
         forward, both = runner.forward_backward(batch, context)
-        if walked not in (None, forward.total()):
-            raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {forward.total()} by kinds")
-        made += make("flops", forward, name, "prefill") + make("flops", both, name, "train")
-        made += make("flops", runner.decode(batch, context), name, "decode")
+        if walked is not None:
+            off = {part for part in walked | forward if walked[part] != forward[part]}
+            if off - (set(PAIRS) if spec.states() else set()):  # the scan of a fixed state is among the pairs there
+                raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {forward} by kinds")
+        for phase, counts in {"prefill": forward, "train": both, "decode": runner.decode(batch, context)}.items():
+            made += make("flops", counts, name, phase, total=not spec.states())
         for dtype in dtypes:
             model.to(DTYPES[dtype])
             made += make("cache_bytes", runner.cache_bytes(batch, context), name, dtype, total=False)

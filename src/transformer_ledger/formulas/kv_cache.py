@@ -1,7 +1,7 @@
-"""Bytes of keys and values that one layer keeps. Unit everywhere: [byte].
+"""Bytes of keys and values, or of a fixed state, that one layer keeps. Unit everywhere: [byte].
 
 Sources: Shazeer 2019, arXiv:1911.02150 (shared K/V heads); Ainslie et al. 2023, arXiv:2305.13245 (groups); DeepSeek-V2,
-arXiv:2405.04434 (latent).
+arXiv:2405.04434 (latent); Yang et al. 2024, arXiv:2412.06464, and Dao and Gu 2024, arXiv:2405.21060 (fixed states).
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ def windowed_between_steps(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) 
 def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
     """Latent and shared rotated key of T positions of B sequences.  [byte]"""
     return B * T * (r_kv + d_r) * b
+
+
+@formula
+def fixed_state(B: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any, K: Any, b: Any) -> Any:
+    """The last K inputs of each channel's convolution, and every head's state in fp32, of B sequences of any length.  [byte]"""
+    return B * (2 * g_s * d_k + h_s * d_v) * K * b + 4 * B * h_s * d_k * d_v
 
 
 @formula

@@ -3,7 +3,9 @@
 A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n per token (Kaplan et al. 2020,
 arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
 out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S
-keys; a dense kernel computes this with or without a mask.
+keys; a dense kernel computes this with or without a mask. A fixed state counts in its recurrent form: the products of
+each token with the state (write and read, and by the delta rule a recall before), and K for each channel of the
+convolution; decays and gates, element by element, are left out, and so is what a chunked scan computes instead.
 """
 
 from __future__ import annotations
@@ -179,6 +181,36 @@ def value_absorbed(B: Any, T: Any, r_kv: Any, h: Any, d_v: Any) -> Any:
 def latent_output(B: Any, T: Any, h: Any, d_v: Any, d: Any) -> Any:
     """Latent attention: output projection.  [FLOP]"""
     return 2 * B * T * h * d_v * d
+
+
+@formula
+def state_input(B: Any, T: Any, d: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any) -> Any:
+    """Fixed state: projection to the channels of the convolution.  [FLOP]"""
+    return 2 * B * T * d * (2 * g_s * d_k + h_s * d_v)
+
+
+@formula
+def state_gate(B: Any, T: Any, d: Any, h_s: Any, d_v: Any) -> Any:
+    """Fixed state: gate of the heads' outputs, or their output projection.  [FLOP]"""
+    return 2 * B * T * d * h_s * d_v
+
+
+@formula
+def state_rates(B: Any, T: Any, d: Any, h_s: Any, n: Any) -> Any:
+    """Fixed state: n numbers a head that say how fast it forgets and how much is overwritten.  [FLOP]"""
+    return 2 * B * T * d * n * h_s
+
+
+@formula
+def state_convolution(B: Any, T: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any, K: Any) -> Any:
+    """Fixed state: each channel's own convolution over its last K inputs.  [FLOP]"""
+    return 2 * B * T * (2 * g_s * d_k + h_s * d_v) * K
+
+
+@formula
+def state_product(B: Any, T: Any, h_s: Any, d_k: Any, d_v: Any) -> Any:
+    """Fixed state, recurrent form: one product of a token with every head's state: write, read, or recall.  [FLOP]"""
+    return 2 * B * T * h_s * d_k * d_v
 
 
 @formula

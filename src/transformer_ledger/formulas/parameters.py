@@ -2,7 +2,8 @@
 
 Sources: Vaswani et al. 2017, arXiv:1706.03762 (attention, feed-forward, embeddings); Ainslie et al. 2023,
 arXiv:2305.13245 (grouped K/V heads); Shazeer 2020, arXiv:2002.05202 (gated feed-forward); DeepSeek-V2, arXiv:2405.04434
-(latent attention); Jiang et al. 2024, arXiv:2401.04088 (experts).
+(latent attention); Jiang et al. 2024, arXiv:2401.04088 (experts); Yang et al. 2024, arXiv:2412.06464 (Gated DeltaNet)
+and Dao and Gu 2024, arXiv:2405.21060 (Mamba-2), with the tensors of transformers' modules qwen3_next and nemotron_h.
 """
 
 from __future__ import annotations
@@ -124,6 +125,60 @@ def per_latent_rank(r_kv: Any) -> Any:
 def per_latent_component(r_kv: Any, d_r: Any) -> Any:
     """Latent attention: bias of the projection to the latent and the shared rotated key.  [parameter]"""
     return r_kv + d_r
+
+
+@formula
+def state_input(d: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any) -> Any:
+    """Fixed state: projection to the channels of the convolution (a group's keys and queries, a head's values).  [parameter]"""
+    return d * (2 * g_s * d_k + h_s * d_v)
+
+
+@formula
+def state_gate(d: Any, h_s: Any, d_v: Any) -> Any:
+    """Fixed state: gate of the heads' outputs; the output projection is as large.  [parameter]"""
+    return d * h_s * d_v
+
+
+@formula
+def state_rates(d: Any, h_s: Any, n: Any) -> Any:
+    """Fixed state: n numbers a head that say how fast it forgets and how much is overwritten.  [parameter]"""
+    return d * n * h_s
+
+
+@formula
+def state_convolution(g_s: Any, d_k: Any, h_s: Any, d_v: Any, K: Any) -> Any:
+    """Fixed state: each channel's own convolution over its last K inputs.  [parameter]"""
+    return (2 * g_s * d_k + h_s * d_v) * K
+
+
+@formula
+def per_channel(g_s: Any, d_k: Any, h_s: Any, d_v: Any) -> Any:
+    """Fixed state: bias of the convolution, or of the projection to it.  [parameter]"""
+    return 2 * g_s * d_k + h_s * d_v
+
+
+@formula
+def per_state_head(h_s: Any) -> Any:
+    """Fixed state: decay of each head, offset of its step, or its skip (Mamba-2).  [parameter]"""
+    return h_s
+
+
+@formula
+def per_state_rate(h_s: Any, n: Any) -> Any:
+    """Fixed state: bias of the projection to n numbers a head.  [parameter]"""
+    return n * h_s
+
+
+@formula
+def per_state_value(d_v: Any) -> Any:
+    """Fixed state: norm of a head's output, shared by the heads (Gated DeltaNet).  [parameter]"""
+    return d_v
+
+
+@formula
+def per_state_output(h_s: Any, d_v: Any) -> Any:
+    """Fixed state: norm over all heads' outputs (Mamba-2), or bias of their gate.  [parameter]"""
+    return h_s * d_v
 
 
 @formula

@@ -10,7 +10,7 @@ attention), and a sink is put into the kernel's log-sum-exp (gpt-oss). It is lef
 none (BLOOM, Gemma 2, gpt-oss) or where torch would fall back to products in fp32, and keep the weights after all
 (DeepSeek's latent attention, Falcon with one key for all queries). Not counted are weights, gradients and optimiser (the
 training state), what lives only within an operation, what a checkpointed layer saves again while it runs a second time,
-and the allocator's reserve.
+and the allocator's reserve. Not given at all are models with fixed states (Gated DeltaNet, Mamba-2) or gated attention.
 """
 
 from __future__ import annotations
@@ -227,6 +227,8 @@ def compute(
     small = {"batch": activations["batch"], "context": activations["tokens"]}
     for name, data in models.items():
         spec = ModelSpec.from_json(data)
+        if not spec.plain:
+            continue
         executed = {key: counts((execution or {}).get(name, []), key) for key in ("ours", "transformers")}
         fitting = {key: (spec, load) for key, load in workloads.items() if load["context"] <= spec.context}
         copied = shrunken(spec, activations["largest"], small["context"])

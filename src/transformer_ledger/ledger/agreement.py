@@ -27,7 +27,7 @@ def _totals(
             if convention == "full" or matmul.has_latent(spec):
                 yield "flops", name, ran, "total", matmul.total(spec, B, T, phase, convention)
         for dtype in cache_dtypes:
-            for policy in kv_cache.POLICIES:
+            for policy in kv_cache.POLICIES if spec.states() else [p for p in kv_cache.POLICIES if p != "state"]:
                 yield "cache_bytes", name, dtype, policy, kv_cache.cache_bytes(spec, B, T, dtype, policy)
 
 

@@ -59,11 +59,11 @@ def _has_experts(spec: ModelSpec) -> bool:
 
 
 def _has_window(spec: ModelSpec) -> bool:
-    return any(layer.attention.window for _, layer in spec.kinds())
+    return any(a.window for _, a in spec.attentions())
 
 
 def _shares_heads(spec: ModelSpec) -> bool:
-    return any(a.kv_heads < a.heads and not a.latent for a in (layer.attention for _, layer in spec.kinds()))
+    return any(a.kv_heads < a.heads and not a.latent for _, a in spec.attentions())
 
 
 def _is_tied(spec: ModelSpec) -> bool:
@@ -81,16 +81,17 @@ def _has_position_table(spec: ModelSpec) -> bool:
 def narrowed(spec: ModelSpec) -> ModelSpec:
     """The model with heads ⌊d/h⌋ wide and no latent: what a program sees that knows neither."""
 
-    def change(a: Attention) -> Attention:
-        return replace(a, head_dim=spec.d_model // a.heads, latent=None)
+    def change(layer: Layer) -> Layer:
+        a = layer.mixer
+        if isinstance(a, Attention):
+            a = replace(a, head_dim=spec.d_model // a.heads, latent=None)
+        return replace(layer, mixer=a)
 
-    return replace(
-        spec, layers=tuple((n, replace(layer, attention=change(layer.attention))) for n, layer in spec.layers)
-    )
+    return replace(spec, layers=tuple((n, change(layer)) for n, layer in spec.layers))
 
 
 def _is_narrowed(spec: ModelSpec) -> bool:
-    return narrowed(spec) != spec and all(layer.attention.heads <= spec.d_model for _, layer in spec.layers)
+    return narrowed(spec) != spec and all(a.heads <= spec.d_model for _, a in spec.attentions())
 
 
 def _one_expert(spec: ModelSpec) -> ModelSpec:
@@ -130,8 +131,7 @@ def _of(spec: ModelSpec, B: int, T: int, *components: str) -> int:
 
 def _widths(spec: ModelSpec) -> Iterator[tuple[int, Attention, int, int]]:
     """(layers, attention, width of a query head, width of a value head) of each kind of layer."""
-    for count, layer in spec.kinds():
-        a = layer.attention
+    for count, a in spec.attentions():
         d_h = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
         yield count, a, d_h, a.latent.value_dim if a.latent else a.head_dim
 
@@ -160,7 +160,7 @@ def _appendix_f(spec: ModelSpec, B: int, T: int) -> int:
 
 
 def _latent_twice(spec: ModelSpec, B: int, T: int) -> int:
-    kinds = ((count, layer.attention.latent) for count, layer in spec.kinds())
+    kinds = ((count, a.latent) for count, a in spec.attentions())
     return sum(count * full(B=B, T=T, h_kv=1, d_h=latent.kv_rank, b=2) for count, latent in kinds if latent)
 
 

@@ -177,7 +177,7 @@ def compute(
     rows = []
     for name, data in models.items():
         spec, executed = ModelSpec.from_json(data), Executed((execution or {}).get(name, []))
-        windowed = any(kind.attention.window for _, kind in spec.kinds())
+        windowed = any(a.window for _, a in spec.attentions())
         for device, described in devices.items():
             room = available(described)
             found = [

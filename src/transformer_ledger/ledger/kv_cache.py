@@ -7,6 +7,10 @@ two caches hold: of a window, `dynamic` keeps w − 1 positions between two step
 both keep a copy for every query head. A latent cache (DeepSeek) keeps the latent, not the heads. A quantised cache
 (int4-g64) stores a position's heads side by side, in groups that do not reach over the position's end, with a scale and
 a shift of 16 bits for each.
+
+A layer with a fixed state (Gated DeltaNet, Mamba-2) keeps the last inputs of its convolution and its heads' states, as many
+bytes at any length; every policy holds them, and `state` says how much of it they are. The state is kept in fp32, as
+transformers and engines do it, the convolution's inputs in the cache's type, or in 16 bits where that is narrower.
 """
 
 from __future__ import annotations
@@ -18,18 +22,19 @@ from transformer_ledger.formulas import kv_cache as formulas
 from transformer_ledger.formulas.shim import quotient
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Executed, Rows
-from transformer_ledger.ledger.parameters import joined
+from transformer_ledger.ledger.parameters import joined, sizes
 from transformer_ledger.ledger.storage import BITS, row_bytes
-from transformer_ledger.model import Attention, ModelSpec
+from transformer_ledger.model import Attention, FixedState, ModelSpec
 
-POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "static": "transformers"}
-"""Policy → the implementation whose cache tensors its rows are held against."""
+POLICIES = {"needed": "ours", "reserved": "ours", "dynamic": "transformers", "static": "transformers", "state": "ours"}
+"""Policy → the implementation whose cache tensors its rows are held against; the last is a part of all others."""
 
 
 def policies(spec: ModelSpec) -> list[str]:
     """The policies of a model: transformers' own caches only where they hold something else than what is needed."""
-    own = any(kind.attention.window or kind.attention.repeated_cache for _, kind in spec.kinds())
-    return [policy for policy, implementation in POLICIES.items() if own or implementation == "ours"]
+    own = {"transformers": any(a.window or a.repeated_cache for _, a in spec.attentions()), "ours": True}
+    state = bool(spec.states())
+    return [policy for policy, by in POLICIES.items() if own[by] and (policy != "state" or state)]
 
 
 def _repeated(a: Attention, policy: str) -> bool:
@@ -61,6 +66,18 @@ def _sized(formula: Callable[..., Any], widths: tuple[Any, Any], dtype: str, **a
     return quotient(formula(b=stored, **arguments), sum(widths))
 
 
+def state_layer(own: FixedState) -> tuple[Callable[..., Any], dict[str, int]]:
+    """Formula of one layer's fixed state, and its arguments but for B and b."""
+    return formulas.fixed_state, {**sizes(own), "K": own.kernel}
+
+
+def state_bytes(spec: ModelSpec, B: Any, dtype: str) -> Any:
+    """Bytes of the fixed states of B sequences in all layers, whatever their length."""
+    b = max(2, BITS.get(dtype.partition("/")[0], 0) // 8)
+    made = ((count, *state_layer(own)) for count, own in spec.states())
+    return sum(count * formula(B=B, b=b, **arguments) for count, formula, arguments in made)
+
+
 def _layer_bytes(a: Attention, B: Any, T: Any, dtype: str, policy: str) -> Any:
     formula, arguments = layer(a, policy)
     kv = (a.heads if _repeated(a, policy) else a.kv_heads) * a.head_dim
@@ -69,20 +86,22 @@ def _layer_bytes(a: Attention, B: Any, T: Any, dtype: str, policy: str) -> Any:
 
 
 def cache_bytes(spec: ModelSpec, B: Any, T: Any, dtype: str, policy: str) -> Any:
-    """Bytes of T positions of B sequences in all layers."""
-    return sum(count * _layer_bytes(kind.attention, B, T, dtype, policy) for count, kind in spec.kinds())
+    """Bytes of T positions of B sequences in all layers, fixed states included; of the policy `state`, these alone."""
+    grown = () if policy == "state" else spec.attentions()
+    return sum(count * _layer_bytes(a, B, T, dtype, policy) for count, a in grown) + state_bytes(spec, B, dtype)
 
 
 def bytes_per_token(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
-    """What the T-th position of one sequence adds to the cache; a window that is full adds nothing."""
-    return cache_bytes(spec, 1, T, dtype, policy) - cache_bytes(spec, 1, T - 1, dtype, policy)
+    """What the T-th position of one sequence adds; a full window adds nothing, nor does a state after the first."""
+    before = cache_bytes(spec, 1, T - 1, dtype, policy) if T > 1 else 0
+    return cache_bytes(spec, 1, T, dtype, policy) - before
 
 
 def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> int:
-    """Bytes with a key/value head for every query head and no window."""
+    """Bytes of keys and values with a head for every query head and no window, without fixed states."""
     total = 0
-    for count, kind in spec.kinds():
-        a, h = kind.attention, kind.attention.heads
+    for count, a in spec.attentions():
+        h = a.heads
         d_h = a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim
         d_v = a.latent.value_dim if a.latent else a.head_dim
         total += count * _sized(formulas.multi_head, (h * d_h, h * d_v), dtype, B=B, T=T, h=h, d_h=d_h, d_v=d_v)
@@ -90,8 +109,19 @@ def multi_head_bytes(spec: ModelSpec, B: int, T: int, dtype: str) -> int:
 
 
 def _heads(spec: ModelSpec) -> tuple[int, int]:
-    a = spec.kinds()[0][1].attention
+    a = next((a for _, a in spec.attentions()), None)
+    if a is None:
+        return 0, 0
     return (1, a.latent.kv_rank + a.latent.rope_dim) if a.latent else (a.kv_heads, a.head_dim)
+
+
+def _formula(spec: ModelSpec, policy: str) -> str:
+    """Text of the layers' formulas, each with the number of layers."""
+    grown = [] if policy == "state" else [(count, layer(a, policy)[0]) for count, a in spec.attentions()]
+    kinds: dict[str, int] = {}
+    for count, formula in grown + [(count, state_layer(own)[0]) for count, own in spec.states()]:
+        kinds[text(formula)] = kinds.get(text(formula), 0) + count
+    return joined([(count, formula) for formula, count in kinds.items()])
 
 
 def compute(
@@ -113,15 +143,12 @@ def compute(
             for dtype in cache_dtypes:
                 for policy in policies(spec):
                     size = cache_bytes(spec, B, T, dtype, policy)
-                    kinds: dict[str, int] = {}
-                    for count, kind in spec.kinds():
-                        formula = text(layer(kind.attention, policy)[0])
-                        kinds[formula] = kinds.get(formula, 0) + count
                     met = executed.met(size, "cache_bytes", workload, dtype, policy)
                     added = bytes_per_token(spec, T, dtype, policy)
                     grown = executed.met(B * added, "cache_bytes_added", workload, dtype, policy)
-                    ratio, every = size / multi_head_bytes(spec, B, T, dtype), None
-                    if met["executed"] is not None:
+                    heads, every = multi_head_bytes(spec, B, T, dtype), None
+                    ratio = size / heads if heads else None
+                    if ratio and met["executed"] is not None:
                         every = executed.count("cache_bytes", workload, dtype, "multi_head")
                     rows.append(
                         {
@@ -133,14 +160,14 @@ def compute(
                             "kv_heads": kv_heads,
                             "head_dim": head_dim,
                             "policy": policy,
-                            "formula": joined([(count, formula) for formula, count in kinds.items()]),
+                            "formula": _formula(spec, policy),
                             "bytes_per_token": added,
                             "bytes": size,
                             "ratio_to_mha": ratio,
                             "executed_bytes": met["executed"],
                             "difference": met["difference"],
                             "bytes_per_token_difference": grown["difference"],
-                            "ratio_difference": every and ratio - met["executed"] / every,
+                            "ratio_difference": ratio and every and ratio - met["executed"] / every,
                             "met_by": met["met_by"],
                         }
                     )

@@ -25,10 +25,10 @@ from typing import Any
 from transformer_ledger.ledger import kv_cache, training_state
 from transformer_ledger.ledger.parameters import Tensor, tensors
 from transformer_ledger.ledger.storage import bytes_per_number, whole
-from transformer_ledger.model import Layer, ModelError, ModelSpec, runs
+from transformer_ledger.model import Attention, Layer, ModelError, ModelSpec, runs
 
 BY_OUTPUT = (
-    *("attention.query", "attention.key", "attention.value", "feedforward.up", "feedforward.gate"),
+    *("attention.query", "attention.gate", "attention.key", "attention.value", "feedforward.up", "feedforward.gate"),
     *("shared_feedforward.up", "shared_feedforward.gate", "head", "token_embedding"),
 )
 BY_INPUT = ("attention.output", "feedforward.down", "shared_feedforward.down")
@@ -76,7 +76,10 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
     if layout.expert > layout.data * layout.tensor:
         raise ModelError("layout", f"expert {layout.expert} is more than the data × tensor devices of a stage")
     for _, layer in spec.kinds():
-        _kv_heads(layer.attention.heads, layer.attention.kv_heads, layout.tensor)
+        if isinstance(layer.mixer, Attention):
+            _kv_heads(layer.mixer.heads, layer.mixer.kv_heads, layout.tensor)
+        elif layer.mixer and layout.tensor > 1:
+            raise ModelError("layout", f"tensor {layout.tensor}: no fixed state is cut here; allowed: 1")
         if 0 < layer.feedforward.experts < layout.expert:
             raise ModelError("layout", f"expert {layout.expert} is more than the {layer.feedforward.experts} experts")
 
@@ -151,11 +154,11 @@ def cache_bytes(spec: ModelSpec, layout: Layout, batch: int, context: int, dtype
     """Keys and values on the fullest device, of its share of the sequences."""
 
     def cut(layer: Layer) -> Layer:
-        a = layer.attention
-        if a.latent:
+        a = layer.mixer
+        if not isinstance(a, Attention) or a.latent:
             return layer
         own = _kv_heads(a.heads, a.kv_heads, layout.tensor)
-        return replace(layer, attention=replace(a, kv_heads=own, heads=a.heads // layout.tensor))
+        return replace(layer, mixer=replace(a, kv_heads=own, heads=a.heads // layout.tensor))
 
     sequences, sizes = -(-batch // layout.data), []
     for _, own in stages(spec, layout):

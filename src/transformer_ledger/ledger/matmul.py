@@ -9,8 +9,8 @@ from typing import Any
 from transformer_ledger.formulas import matmul as formulas
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Executed, Rows
-from transformer_ledger.ledger.parameters import joined
-from transformer_ledger.model import Attention, Feedforward, ModelSpec
+from transformer_ledger.ledger.parameters import joined, sizes
+from transformer_ledger.model import Attention, Feedforward, FixedState, ModelSpec
 
 CONVENTIONS = {
     "prefill": ("full", "causal-exact"),
@@ -98,14 +98,37 @@ def _attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, convent
         yield from _latent_attention(d, a, B, T, S, phase, convention)
         return
     h, h_kv, d_h = a.heads, a.kv_heads, a.head_dim
-    yield "attention.query", formulas.query, {"B": B, "T": T, "d": d, "h": h, "d_h": d_h}
+    for name in ("query", *(["gate"] if a.gated else [])):
+        yield f"attention.{name}", formulas.query, {"B": B, "T": T, "d": d, "h": h, "d_h": d_h}
     yield "attention.key", formulas.key_or_value, {"B": B, "T": T, "d": d, "h_kv": h_kv, "d_h": d_h}
     yield "attention.value", formulas.key_or_value, {"B": B, "T": T, "d": d, "h_kv": h_kv, "d_h": d_h}
     yield from _pairs(a, d_h, d_h, B, T, S, phase, convention)
     yield "attention.output", formulas.output, {"B": B, "T": T, "h": h, "d_h": d_h, "d": d}
 
 
+def _fixed_state(d: int, own: FixedState, B: int, T: int) -> Iterator[_Part]:
+    new, output = {"B": B, "T": T}, {"h_s": own.heads, "d_v": own.value_dim}
+    yield "state.input", formulas.state_input, {**new, "d": d, **sizes(own)}
+    yield "state.gate", formulas.state_gate, {**new, "d": d, **output}
+    yield "state.rates", formulas.state_rates, {**new, "d": d, "h_s": own.heads, "n": own.rates}
+    yield "state.convolution", formulas.state_convolution, {**new, **sizes(own), "K": own.kernel}
+    for name in (*(["recall"] if own.rule == "delta" else []), "write", "read"):
+        yield f"state.{name}", formulas.state_product, {**new, "d_k": own.key_dim, **output}
+    yield "state.output", formulas.state_gate, {**new, "d": d, **output}
+
+
+def _mixer(
+    d: int, mixer: Attention | FixedState | None, B: int, T: int, S: int, phase: str, convention: str
+) -> Iterator[_Part]:
+    if isinstance(mixer, Attention):
+        yield from _attention(d, mixer, B, T, S, phase, convention)
+    elif mixer:
+        yield from _fixed_state(d, mixer, B, T)
+
+
 def _feedforward(d: int, ff: Feedforward, B: int, T: int) -> Iterator[_Part]:
+    if ff.kind == "none":
+        return
     inward = ("up", "gate") if ff.kind == "gated" else ("up",)
     new = {"B": B, "T": T}
     if ff.experts:
@@ -135,7 +158,7 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
     if spec.embedding_width not in (0, d):
         found.append((("embedding_projection", formulas.embedding_projection, projection), 1))
     for count, layer in spec.kinds():
-        found += [(part, count) for part in _attention(d, layer.attention, B, T, S, phase, convention)]
+        found += [(part, count) for part in _mixer(d, layer.mixer, B, T, S, phase, convention)]
         found += [(part, count) for part in _feedforward(d, layer.feedforward, B, T)]
     if spec.embedding_width not in (0, d):
         found.append((("head_projection", formulas.embedding_projection, projection), 1))
@@ -167,8 +190,7 @@ def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
     if component not in ("attention.scores", "attention.values"):
         return full
     every, left = 0, 0
-    for count, kind in spec.kinds():
-        a = kind.attention
+    for count, a in spec.attentions():
         width = a.head_dim
         if a.latent:
             key = component == "attention.scores"
@@ -180,7 +202,7 @@ def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
 
 def has_latent(spec: ModelSpec) -> bool:
     """Whether a layer caches a latent."""
-    return any(layer.attention.latent for _, layer in spec.kinds())
+    return any(a.latent for _, a in spec.attentions())
 
 
 def compute(

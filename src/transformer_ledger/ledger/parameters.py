@@ -10,7 +10,7 @@ from typing import Any
 from transformer_ledger.formulas import parameters as formulas
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Executed, Rows
-from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
+from transformer_ledger.model import Attention, Feedforward, FixedState, Layer, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,42 @@ def _latent_attention(d: int, a: Attention) -> Iterator[_Part]:
     yield "attention.output", (d, h * d_v), False, formulas.latent_output, {"h": h, "d_v": d_v, "d": d}
 
 
+def sizes(own: FixedState) -> dict[str, int]:
+    """A fixed state's sizes, by the symbols of the formulas."""
+    return {"g_s": own.groups, "d_k": own.key_dim, "h_s": own.heads, "d_v": own.value_dim}
+
+
+def _fixed_state(d: int, own: FixedState) -> Iterator[_Part]:
+    h, n, c, values = own.heads, own.rates, own.channels, own.heads * own.value_dim
+    output, heads = {"h_s": h, "d_v": own.value_dim}, {"h_s": h}
+    yield "state.input", (c, d), False, formulas.state_input, {"d": d, **sizes(own)}
+    yield "state.gate", (values, d), False, formulas.state_gate, {"d": d, **output}
+    yield "state.rates", (n * h, d), False, formulas.state_rates, {"d": d, **heads, "n": n}
+    if own.bias:
+        yield "state.input", (c,), True, formulas.per_channel, sizes(own)
+        yield "state.gate", (values,), True, formulas.per_state_output, output
+        yield "state.rates", (n * h,), True, formulas.per_state_rate, {**heads, "n": n}
+    yield "state.convolution", (c, 1, own.kernel), False, formulas.state_convolution, {**sizes(own), "K": own.kernel}
+    if own.convolution_bias:
+        yield "state.convolution", (c,), True, formulas.per_channel, sizes(own)
+    for name in ("decay", "step", *(["skip"] if own.rule == "ssm" else [])):
+        yield f"state.{name}", (h,), False, formulas.per_state_head, heads
+    if own.rule == "delta":
+        yield "state.norm", (own.value_dim,), False, formulas.per_state_value, {"d_v": own.value_dim}
+    else:
+        yield "state.norm", (values,), False, formulas.per_state_output, output
+    yield "state.output", (d, values), False, formulas.state_gate, {"d": d, **output}
+    if own.bias:
+        yield "state.output", (d,), True, formulas.per_model_component, {"d": d}
+
+
+def _mixer(d: int, mixer: Attention | FixedState | None) -> Iterator[_Part]:
+    if isinstance(mixer, Attention):
+        yield from _attention(d, mixer)
+    elif mixer:
+        yield from _fixed_state(d, mixer)
+
+
 def _attention(d: int, a: Attention) -> Iterator[_Part]:
     h, h_kv, d_h = a.heads, a.kv_heads, a.head_dim
     queries, keys = {"h": h, "d_h": d_h}, {"h_kv": h_kv, "d_h": d_h}
@@ -74,6 +110,10 @@ def _attention(d: int, a: Attention) -> Iterator[_Part]:
         yield "attention.query", (h * d_h, d), False, formulas.query, {"d": d, **queries}
         if a.query_bias:
             yield "attention.query", (h * d_h,), True, formulas.per_query_component, queries
+        if a.gated:
+            yield "attention.gate", (h * d_h, d), False, formulas.query, {"d": d, **queries}
+            if a.query_bias:
+                yield "attention.gate", (h * d_h,), True, formulas.per_query_component, queries
         for name, bias in (("attention.key", a.key_bias), ("attention.value", a.value_bias)):
             yield name, (h_kv * d_h, d), False, formulas.key_or_value, {"d": d, **keys}
             if bias:
@@ -94,6 +134,8 @@ def _attention(d: int, a: Attention) -> Iterator[_Part]:
 def _feedforward(d: int, ff: Feedforward) -> Iterator[_Part]:
     f, E, f_s = ff.width, ff.experts, ff.shared_width
     inward = ("up", "gate") if ff.kind == "gated" else ("up",)
+    if ff.kind == "none":
+        return
     lead, count = ((E,), {"E": E}) if E else ((), {})
     weight = formulas.experts if E else formulas.feedforward
     hidden_bias = formulas.per_expert_hidden_component if E else formulas.per_hidden_component
@@ -146,7 +188,7 @@ def tensors(spec: ModelSpec) -> list[Tensor]:
         add(iter([("embedding_projection", (d, d_e), False, formulas.embedding_projection, arguments)]), 1)
         add(iter([("head_projection", (d_e, d), False, formulas.embedding_projection, arguments)]), 1)
     for count, layer in spec.kinds():
-        add(_attention(d, layer.attention), count)
+        add(_mixer(d, layer.mixer), count)
         add(_feedforward(d, layer.feedforward), count, layer)
         add(_norms(d, "norm", spec), count * layer.norms)
     if spec.final_norm:

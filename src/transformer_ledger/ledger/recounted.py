@@ -15,7 +15,7 @@ from transformer_ledger.model import Attention, ModelSpec
 
 TABLES = ("token_embedding", "position_embedding")
 PAIRS = ("attention.scores", "attention.values")
-PER_HEAD = ("attention.query", "attention.key", "attention.value", "attention.output")
+PER_HEAD = ("attention.query", "attention.gate", "attention.key", "attention.value", "attention.output")
 
 
 class Missing(Exception):
@@ -61,15 +61,19 @@ class Counts:
             raise Missing
         return int(found)
 
+    def state(self) -> int:
+        """Bytes of it that do not grow; 0 of a model without fixed states."""
+        return int(self.executed.count("cache_bytes", self.workload, "bf16", "state") or 0)
+
     def share_of_pairs(self, keys: Callable[[Attention], Fraction | int]) -> Fraction:
         """Share of scores and values that is left where `keys` says how many pairs a layer with that attention has."""
-        kinds = [(count * kind.attention.heads, kind.attention) for count, kind in self.spec.kinds()]
-        return Fraction(sum(n * keys(a) for n, a in kinds), sum(n for n, _ in kinds) * self.T**2)
+        kinds = [(count * a.heads, a) for count, a in self.spec.attentions()]
+        return Fraction(sum(n * keys(a) for n, a in kinds), sum(n for n, _ in kinds) * self.T**2 or 1)
 
     def narrow(self) -> Fraction:
         """Width d/h against the heads' own, of a model whose layers all have the same."""
-        widths = {(kind.attention.heads, kind.attention.head_dim) for _, kind in self.spec.kinds()}
-        if len(widths) > 1 or any(kind.attention.latent for _, kind in self.spec.kinds()):
+        widths = {(a.heads, a.head_dim) for _, a in self.spec.attentions()}
+        if len(widths) != 1 or any(a.latent for _, a in self.spec.attentions()):
             raise Missing
         ((h, d_h),) = widths
         return Fraction(self.d // h, d_h)
@@ -90,7 +94,7 @@ class Counts:
 
 def _narrowed_parameters(c: Counts) -> int:
     own = c.p(*PER_HEAD) - int(c.executed.count("parameters", component="attention.output", part="bias") or 0)
-    if any(kind.attention.query_key_norm != "none" for _, kind in c.spec.kinds()):
+    if any(a.query_key_norm != "none" for _, a in c.spec.attentions()):
         own += c.p("attention.query_norm", "attention.key_norm")
     return c.p() - own + int(own * c.narrow())
 
@@ -115,19 +119,16 @@ def _exactly(c: Counts, phase: str) -> int:
 
 
 def _latent_twice(c: Counts) -> int:
-    latents = {kind.attention.latent for _, kind in c.spec.kinds()}
+    latents = {a.latent for _, a in c.spec.attentions()}
     (latent,) = latents
     assert latent is not None
     return c.cache("needed") * 2 * latent.kv_rank // (latent.kv_rank + latent.rope_dim)
 
 
 def _softmax(c: Counts) -> int:
-    widths = {
-        kind.attention.latent.nope_dim + kind.attention.latent.rope_dim
-        if kind.attention.latent
-        else kind.attention.head_dim
-        for _, kind in c.spec.kinds()
-    }
+    widths = {a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim for _, a in c.spec.attentions()}
+    if len(widths) != 1:
+        raise Missing
     (d_h,) = widths
     return 3 * c.f("attention.scores") // (2 * d_h)
 
@@ -159,7 +160,7 @@ CACHE: dict[str, Recount] = {
     "needed": lambda c: c.cache("needed"),
     "reserved": lambda c: c.cache("reserved"),
     "between steps": lambda c: c.cache("dynamic"),
-    "width d/h": lambda c: int(c.cache("reserved") * c.narrow()),
+    "width d/h": lambda c: int((c.cache("reserved") - c.state()) * c.narrow()) + c.state(),
     "every query head": lambda c: c.cache("multi_head"),
     "latent expanded": lambda c: c.cache("multi_head"),
     "latent twice": _latent_twice,

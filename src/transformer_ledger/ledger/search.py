@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger.ledger.counted import Executed
-from transformer_ledger.ledger.storage import bytes_per_number, row_bytes, split, whole
+from transformer_ledger.ledger.storage import BITS, bytes_per_number, row_bytes, split, whole
 from transformer_ledger.model import ModelSpec
 
 Found = dict[str, Any]
@@ -44,12 +44,15 @@ def furthest(fits: Callable[[int], bool], most: int) -> int:
 def cache(spec: ModelSpec, T: int, dtype: str, policy: str) -> int:
     """Bytes of one sequence of T positions, layer by layer."""
     total = 0
-    for count, kind in spec.kinds():
-        a, kept = kind.attention, T
+    for count, a in spec.attentions():
+        kept = T
         if a.window and policy == "needed":
             kept = len(range(max(0, T - a.window), T))
         widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (a.kv_heads * a.head_dim,) * 2
         total += count * kept * sum(row_bytes(width, dtype) for width in widths)
+    for count, own in spec.states():
+        inputs = own.channels * own.kernel * max(16, BITS.get(dtype, 0)) // 8
+        total += count * (inputs + own.heads * own.key_dim * own.value_dim * 4)
     return total
 
 

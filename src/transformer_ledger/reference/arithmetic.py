@@ -66,6 +66,14 @@ class Blas:
         angles = positions[:, None] * rope.frequencies(head_dim, base)
         return self.array(np.cos(angles)), self.array(np.sin(angles))
 
+    def exp(self, x: Array) -> Array:
+        """e^x."""
+        return np.exp(x)
+
+    def softplus(self, x: Array) -> Array:
+        """ln(1 + e^x)."""
+        return np.log1p(np.exp(x))
+
     def silu(self, x: Array) -> Array:
         """x/(1 + e^(−x))."""
         return x / (1 + np.exp(-x))
@@ -165,6 +173,15 @@ class Running(Blas):
 
     def sigmoid(self, x: Array) -> Array:
         return 1.0 / (bounds.exp(-x) + 1.0)
+
+    def exp(self, x: Array) -> Array:
+        return bounds.exp(x)
+
+    def root(self, x: Array) -> Array:
+        return bounds.sqrt(x)
+
+    def softplus(self, x: Array) -> Array:
+        return bounds.log(bounds.exp(x) + 1.0)
 
     def gelu(self, x: Array) -> Array:
         return bounds.gelu(x)

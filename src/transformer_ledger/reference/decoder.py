@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
-from transformer_ledger.reference import rope
+from transformer_ledger.model import Attention, Feedforward, FixedState, Layer, ModelSpec
+from transformer_ledger.reference import rope, state
 from transformer_ledger.reference.arithmetic import Array
 
 Weights = Mapping[str, Array]
@@ -46,9 +46,14 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     for index, layer in enumerate(spec.each_layer()):
         feed, at = layer.feedforward, f"layers.{index}"
         norm(f"{at}.norm.0")
-        _attention_shapes(f"{at}.attention", d, layer.attention, out, linear)
+        if isinstance(layer.mixer, FixedState):
+            _state_shapes(f"{at}.state", d, layer.mixer, out, linear)
+        elif layer.mixer:
+            _attention_shapes(f"{at}.attention", d, layer.mixer, out, linear)
         for number in range(1, layer.norms):
             norm(f"{at}.norm.{number}")
+        if feed.kind == "none":
+            continue
         experts = (feed.experts,) if feed.experts else ()
         if experts:
             linear(f"{at}.router", d, feed.experts, feed.router_bias)
@@ -69,6 +74,20 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     return out
 
 
+def _state_shapes(
+    at: str, d: int, own: FixedState, out: dict[str, tuple[int, ...]], linear: Callable[..., None]
+) -> None:
+    values = own.heads * own.value_dim
+    for name, width in (("input", own.channels), ("gate", values), ("rates", own.rates * own.heads)):
+        linear(f"{at}.{name}", d, width, own.bias)
+    out[f"{at}.convolution"] = (own.channels, own.kernel, 1)
+    if own.convolution_bias:
+        out[f"{at}.convolution.bias"] = (own.channels,)
+    out |= {f"{at}.{name}": (own.heads,) for name in ("decay", "step", *(["skip"] if own.rule == "ssm" else []))}
+    out[f"{at}.norm"] = (own.value_dim if own.rule == "delta" else values,)
+    linear(f"{at}.output", values, d, own.bias)
+
+
 def _attention_shapes(
     at: str, d: int, own: Attention, out: dict[str, tuple[int, ...]], linear: Callable[..., None]
 ) -> None:
@@ -84,7 +103,8 @@ def _attention_shapes(
         linear(f"{at}.key", latent.kv_rank, own.heads * latent.nope_dim, False)
         linear(f"{at}.value", latent.kv_rank, own.heads * latent.value_dim, False)
     else:
-        linear(f"{at}.query", d, heads, own.query_bias)
+        for name in ("query", *(["gate"] if own.gated else [])):
+            linear(f"{at}.{name}", d, heads, own.query_bias)
         linear(f"{at}.key", d, kv, own.key_bias)
         linear(f"{at}.value", d, kv, own.value_bias)
     if own.query_key_norm != "none":
@@ -151,7 +171,8 @@ def attention(
         scores = run.join([scores, weights["sinks"][column]])
     pattern = run.softmax(scores, visible)[..., : k.shape[-2]]  # (…, h, T, T)
     joined = run.matmul(pattern, v).swapaxes(-2, -3)  # (…, T, h, d_v)
-    return joined.reshape(*x.shape[:-1], own.heads * v.shape[-1]), pattern
+    joined = joined.reshape(*x.shape[:-1], own.heads * v.shape[-1])
+    return joined * run.sigmoid(linear(x, weights, "gate", run)) if own.gated else joined, pattern
 
 
 def _heads(
@@ -252,6 +273,10 @@ def attention_layers(spec: ModelSpec, weights: Weights, ids: Any, run: Any, caus
 
 def block(x: Array, layer: Layer, norm: Any, attend: Any, feed: Any) -> Array:
     """One layer on the residual stream x (…, T, d), its norms where the family has them; `norm` takes x and a number."""
+    if layer.mixer is None:
+        return x + feed(norm(x, 0))
+    if layer.feedforward.kind == "none":
+        return x + attend(norm(x, 0))
     if layer.parallel:  # both read the same stream
         first = norm(x, 0)
         return x + attend(first) + feed(norm(x, 1) if layer.norms == 2 else first)
@@ -290,6 +315,10 @@ def forward(
         return run.norm(spec.norm, x, own[name], own.get(f"{name}.bias"), spec.norm_epsilon)
 
     def attend(x: Array, layer: Layer, at: str) -> Array:
+        if isinstance(layer.mixer, FixedState):
+            mine = under(own, f"{at}.state.")
+            mixed = state.mix(x, mine, layer.mixer, lambda x, name: linear(x, mine, name, run), run, spec.norm_epsilon)
+            return linear(mixed, mine, "output", run)
         mine, latent = under(own, f"{at}.attention."), layer.attention.latent
         turn = rotation(spec, latent.rope_dim if latent else layer.attention.head_dim, positions, pairing, run)
         visible = visibility(tokens, causal, layer.attention)

@@ -191,7 +191,7 @@ def _formula(module: str, function: Formula, given: Mapping[str, Any]) -> dict[s
 
 def section(models: Mapping[str, Any], training_runs: Mapping[str, Any], wanted: str | None) -> Section:
     """All formulas that apply to the model `wanted` (or the first), and the table of symbols."""
-    specs = whatif.specs(models)
+    specs = whatif.specs(whatif.variable(models))
     if not specs:
         return layout.section("formulas", layout.text("sections/formulas/empty", css="note"))
     name, values = example_numbers(specs, training_runs, wanted)
@@ -223,7 +223,7 @@ def section(models: Mapping[str, Any], training_runs: Mapping[str, Any], wanted:
 def whole(models: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The sum of a model's tensors as one formula, with the models that share it and what it gives for each."""
     shared: dict[str, dict[str, Any]] = {}
-    for name, spec in whatif.specs(models).items():
+    for name, spec in whatif.specs(whatif.variable(models)).items():
         symbols = {size: symbolic.symbol(size) for size in whatif.sizes(spec)}
         every, _ = parameters.totals(whatif.vary(spec, symbols))
         typeset = symbolic.mathml(symbolic.arranged(every, "L"))

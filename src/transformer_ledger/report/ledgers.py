@@ -353,12 +353,14 @@ def activations_summary(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _activations(given: Inputs) -> Section:
+    missing = [{"model": name, "eager": Cell("not given")} for name, spec in given.specs.items() if not spec.plain]
+    rows = activations_summary(given.rows("activations")) + (missing if given.rows("activations") else [])
     sizes = ("eager", "eager, checkpointed", "fused", "fused, checkpointed", "logits")
     columns = {"model": TEXT, **dict.fromkeys(sizes, SIZE), "batch": COUNT, "context": COUNT, "differ": DIFFER}
     return layout.section(
         "activations",
         layout.text("activations"),
-        layout.table("summary-activations", given.labelled(activations_summary(given.rows("activations"))), columns),
+        layout.table("summary-activations", given.labelled(rows), columns),
         layout.full("ledger/activations"),
     )
 
@@ -633,7 +635,8 @@ def models_summary(specs: Mapping[str, ModelSpec]) -> list[dict[str, Any]]:
     out = []
     for name, spec in specs.items():
         main = max(spec.kinds(), key=lambda pair: pair[0])[1]
-        attention, feedforward = main.attention, main.feedforward
+        attention = max(spec.attentions(), key=lambda pair: pair[0], default=(0, None))[1]
+        feedforward = main.feedforward
         every, active = parameters.totals(spec)
         T = min(spec.context, LONGEST)
         experts = f"{feedforward.experts_per_token} of {feedforward.experts}" if feedforward.experts else None
@@ -642,9 +645,9 @@ def models_summary(specs: Mapping[str, ModelSpec]) -> list[dict[str, Any]]:
                 "model": name,
                 "layers": spec.depth,
                 "d": spec.d_model,
-                "h": attention.heads,
-                "h_kv": attention.kv_heads,
-                "d_h": attention.head_dim,
+                "h": attention and attention.heads,
+                "h_kv": attention and attention.kv_heads,
+                "d_h": attention and attention.head_dim,
                 "feedforward": feedforward.kind,
                 "f": feedforward.width,
                 "experts": experts,

@@ -44,6 +44,11 @@ def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
     return {name: ModelSpec.from_json(model["spec"]) for name, model in models.items()}
 
 
+def variable(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The models whose sizes can be changed here: those without fixed states."""
+    return {name: model for name, model in models.items() if ModelSpec.from_json(model["spec"]).plain}
+
+
 class Stored(NamedTuple):
     """How a type stores numbers side by side: bytes of one, numbers in a group, bytes of a group's constants."""
 
@@ -103,7 +108,7 @@ def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
         a, ff, base, wide = kind.attention, kind.feedforward, main.attention, main.feedforward
         return dataclasses.replace(
             kind,
-            attention=dataclasses.replace(
+            mixer=dataclasses.replace(
                 a,
                 heads=size("h", a.heads, base.heads),
                 kv_heads=size("h_kv", a.kv_heads, base.kv_heads),
@@ -428,7 +433,7 @@ def described(
 
 def every_model(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The configuration's models, and the forms of a config.json that the page reads by itself."""
-    return {**configurations.models(), **models} if models else {}
+    return {**configurations.models(), **variable(models)} if models else {}
 
 
 def first_recipe(recipes: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def with_layer(spec: ModelSpec, **changes: Any) -> ModelSpec:
             count,
             dataclasses.replace(
                 layer,
-                attention=dataclasses.replace(layer.attention, **attention),
+                mixer=dataclasses.replace(layer.attention, **attention),
                 feedforward=dataclasses.replace(layer.feedforward, **feedforward),
             ),
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from transformer_ledger.formulas.arrays import checked
-from transformer_ledger.model import ModelSpec, contradictions, described, from_architecture
+from transformer_ledger.model import Attention, ModelSpec, contradictions, described, from_architecture
 from transformer_ledger.progress import Progress
 from transformer_ledger.sweep.grid import LOAD, Grid, Place, blocks, nested
 from transformer_ledger.sweep.totals import PARTS, Kinds, totals
@@ -33,9 +33,9 @@ def architectures(grid: Grid, part: slice) -> dict[str, Any] | None:
 
 
 def names(spec: ModelSpec) -> Columns:
-    """What tells one architecture from another, by column; of its first layers where layers differ."""
-    layer = spec.layers[0][1]
-    a, ff = layer.attention, layer.feedforward
+    """What tells one architecture from another, by column; of its first layers, and the first that attend, where layers differ."""
+    ff = spec.layers[0][1].feedforward
+    a = next((layer.mixer for _, layer in spec.layers if isinstance(layer.mixer, Attention)), Attention(0, 0, 0))
     biases = {"query": a.query_bias, "key": a.key_bias, "value": a.value_bias, "output": a.output_bias}
     biases |= {"feedforward": ff.bias, "norm": spec.norm_bias, "head": spec.head_bias}
     return {

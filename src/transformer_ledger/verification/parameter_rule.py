@@ -95,7 +95,7 @@ def supposed(spec: ModelSpec, kv_heads: int | None = None, widths: int = 4) -> M
     layers = [
         dataclasses.replace(
             layer,
-            attention=dataclasses.replace(layer.attention, kv_heads=kv_heads or layer.attention.heads, latent=None),
+            mixer=dataclasses.replace(layer.attention, kv_heads=kv_heads or layer.attention.heads, latent=None),
             feedforward=dataclasses.replace(layer.feedforward, kind="gelu", width=widths * spec.d_model, experts=0),
         )
         for layer in spec.each_layer()
