@@ -50,3 +50,10 @@ def test_a_closed_form_imports_no_more_than_the_core():
     command = [sys.executable, "-c", f"PIPELINE = {sorted(names)}\n{code}"]
     done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": "src"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_citation_is_that_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()  # what the format demands
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])

@@ -22,6 +22,7 @@ from transformer_ledger import limits, seals
 
 COMMANDS = {
     "size": "what a model costs, from its config.json, without a workflow",
+    "compare": "what moved between two results folders",
     "verify": "whether a results folder is whole, unchanged and of this code",
 }
 RUN = "TRANSFORMER_LEDGER_RUN"  # environment: the process whose job this is

@@ -56,6 +56,11 @@ def _own(config: Config, job: str) -> dict[str, Any]:
     return {key: resolve[key](config, value) if key in resolve else value for key, value in config[kind][name].items()}
 
 
+def _counted(config: Config, job: str) -> dict[str, Any]:
+    """With the workloads that the models of the executions ran."""
+    return {**_own(config, job), **_keys("workloads")(config, job)}
+
+
 def _softmax(config: Config, job: str) -> dict[str, Any]:
     """With the text's row, which is written once, in E2."""
     return {**_own(config, job), "printed": config["experiment"]["blocked_softmax"]["printed"]}
@@ -159,7 +164,7 @@ JOBS = {
     "verification/online_softmax": Job(_softmax, ("experiment/blocked_softmax",)),
     "verification/parameter_rule": Job(_own, _RUN),
     "verification/rope_rotation": Job(_own, ("experiment/rope_dot_product",)),
-    "verification/training_compute": Job(_own, _RUN),
+    "verification/training_compute": Job(_counted, _RUN),
     "verification/training_state": Job(_own, _RUN),
     "experiment": Job(_own),
     "experiment/blocked_softmax": Job(_own, outputs=_tables("experiment/blocked_softmax", "", "_states")),

@@ -577,6 +577,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         source_loss | float64 | nat/token | loss of the true source on the same tokens
         excess | float64 | nat/token | loss minus source_loss
     """),
+    "compare": _columns("""
+        kind | string | | setting, code, package, file, verdict, ledger, bound or timing
+        table | string | | file of results/ in which it lies; for settings and code the jobs, for packages empty
+        row | string | | what names the row in it, as JSON with sorted keys; for a setting its key
+        column | string | | what moved
+        old | string | see column | value in the older results, null where it was not there
+        new | string | see column | value in the newer results, null where it is gone
+        change | string | see column | new minus old as an integer or a fraction, exact; null where they are no numbers
+        ratio | float64 | | new over old
+    """),
 }
 
 
@@ -779,6 +789,7 @@ def dictionary() -> str:
     parts = []
     for table, columns in TABLES.items():
         path = f"results/{table}/{FAMILIES[table]}.parquet" if table in FAMILIES else f"results/{table}.parquet"
+        path = "logs/compare.parquet" if table == "compare" else path  # it compares two results, and is none
         rows = [f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |" for column in columns]
         parts.append("\n".join([f"### `{path}`", "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

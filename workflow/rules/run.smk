@@ -49,8 +49,21 @@ def begin():
         sys.exit(f"{error.filename or Path.cwd()} cannot be written: {error.strerror}")
 
 
+def moved():
+    """Say what moved against the run before, where this one came as far as its record."""
+    from transformer_ledger import compare, tables
+
+    record = Path("results/provenance.json")
+    if record.exists() and record.stat().st_mtime >= STARTED:
+        try:
+            print(compare.keep(Path("results"), Path("logs")), flush=True)
+        except (tables.TableError, OSError, KeyError) as error:  # the run before may have had other columns
+            print(f"{error}; what moved against the run before is not known", flush=True)
+
+
 def broken():
-    """What to do after a run that was stopped, or that had no room for its logs."""
+    """What to do after a run that was stopped or had no room for its logs; what moved, where one ended with a surprise."""
+    moved()
     if STOPPED:
         jobs = f"{workflow.scheduler.finished_jobs} of {len(workflow.dag)} jobs finished"
         print(f"stopped by {STOPPED[0]}: {jobs}; the same command goes on from there", file=sys.stderr)
@@ -66,3 +79,4 @@ def close(current):
     summary = Path("results/summary.txt")
     if summary.exists() and summary.stat().st_mtime >= STARTED:
         print(summary.read_text(encoding="utf-8"), flush=True)
+    moved()

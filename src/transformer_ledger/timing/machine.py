@@ -87,19 +87,23 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return most
 
 
-def warmed_up(run: Callable[[], Any]) -> tuple[int, int | None]:
-    """The warm-up: most bytes held, and the operations of the matrix products that ran, by torch's count of each call.
-
-    None where no product shows: a norm has none, and the fused kernel keeps its own to itself.
-    """
+def products() -> Any:
+    """torch's FlopCounterMode, which also counts in-place batched products: by itself it takes them for nothing."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode, baddbmm_flop
 
     def in_place(*shapes: Any, out_shape: Any = None, **rest: Any) -> int:
         return int(baddbmm_flop(*shapes[:3]))
 
-    in_places = {torch.ops.aten.baddbmm_: in_place}
-    with FlopCounterMode(display=False, custom_mapping=in_places) as counter:
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: in_place})
+
+
+def warmed_up(run: Callable[[], Any]) -> tuple[int, int | None]:
+    """The warm-up: most bytes held, and the operations of the matrix products that ran, by torch's count of each call.
+
+    None where no product shows: a norm has none, and the fused kernel keeps its own to itself.
+    """
+    with products() as counter:
         held = peak_bytes(run)
     return held, counter.get_total_flops() or None
 

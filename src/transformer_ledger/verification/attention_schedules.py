@@ -7,7 +7,6 @@ are those of the matrix products that run. Both are counted on the executed oper
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 from transformer_ledger import routes
 from transformer_ledger.evidence import Evidence, at_least, at_most, exactly
 from transformer_ledger.formulas import matmul as formulas
+from transformer_ledger.timing import machine
 from transformer_ledger.timing.attention import PRODUCTS
 
 METHODS = ("naive", "blocked")
@@ -28,10 +28,7 @@ def counted(run: Callable[[], Any], fast_bytes: int) -> dict[str, int]:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
-    from torch.utils.flop_counter import FlopCounterMode
 
-    # An in-place product counts as nothing, silently, unless it is named.
-    in_place = {torch.ops.aten.baddbmm_: lambda total, left, right, **more: 2 * math.prod(left) * right[2]}
     found = {"traffic": 0, "largest": 0}
 
     class Traffic(TorchDispatchMode):
@@ -48,7 +45,7 @@ def counted(run: Callable[[], Any], fast_bytes: int) -> dict[str, int]:
             found["largest"] = max([found["largest"], *(x.untyped_storage().nbytes() for x in made)])
             return result
 
-    with FlopCounterMode(display=False, custom_mapping=in_place) as counter, Traffic():
+    with machine.products() as counter, Traffic():
         run()
     return {"flops": counter.get_total_flops(), **found}
 

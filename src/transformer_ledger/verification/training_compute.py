@@ -268,7 +268,7 @@ def _mixture(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) 
     six.control("all experts in N", quantity, per_weight, {"attribute": "parameters"}, exactly(6), key="all")
 
 
-def _executed(proof: Evidence, spec: ModelSpec, rows: Rows) -> None:
+def _executed(proof: Evidence, spec: ModelSpec, rows: Rows, workloads: Mapping[str, Mapping[str, int]]) -> None:
     """A9.5 at full size: training FLOPs of an executed model, workload by workload, attention's own products apart."""
     ours = counts(rows)
     active = {key[3]: value for key, value in ours.items() if key[0] == "active_parameters" and key[4] == "weight"}
@@ -277,10 +277,9 @@ def _executed(proof: Evidence, spec: ModelSpec, rows: Rows) -> None:
         for (quantity, workload, phase, component, _), value in counts(rows, implementation).items():
             if quantity == "flops" and phase == "train" and component not in ("total", *OWN) and value:
                 trained.setdefault(workload, {})[component] = value
-        for found in trained.values():
-            # The head tells how many tokens ran; a tied head multiplies by the embedding's table.
-            width = spec.embedding_width or spec.d_model
-            tokens = found["head"] // formulas.rule_flops(spec.vocabulary * width, 1)
+        for workload, found in trained.items():
+            tokens = workloads[workload]["batch"] * workloads[workload]["context"]
+            # A tied head multiplies by the embedding's table.
             N = sum(active["token_embedding" if c == "head" and spec.tied_head else c] for c in found)
             proof.equal("forward and backward of all maps", sum(found.values()), formulas.rule_flops(N, tokens),
                         by=route, model=spec.name, tokens=tokens)  # fmt: skip
@@ -297,6 +296,7 @@ def compute(
     counted: Mapping[str, int],
     dense: Mapping[str, Any],
     mixture: Mapping[str, Any],
+    workloads: Mapping[str, Mapping[str, int]],
     execution: Mapping[str, Rows],
 ) -> list[dict[str, Any]]:
     """Rows of the verification.
@@ -314,5 +314,5 @@ def compute(
     _mixture(proof, mixture, **counted)
     for name, data in models.items():
         full = proof.of(unit="FLOP", against=routes.FORMULA, source="6·N·D, N the active weights")
-        _executed(full, ModelSpec.from_json(data), execution[name])
+        _executed(full, ModelSpec.from_json(data), execution[name], workloads)
     return proof.rows
