@@ -3,6 +3,7 @@
 # make verify    hold results/ against its record, its seals and this checkout
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
 # make test-faults   mutated files, runs killed at random moments, the same bytes everywhere (an hour; docs/reliability.md)
+# make test-cluster   the minimal config here and on a Slurm of one node, which it starts and stops (docs/cluster.md)
 # make dictionary  write anew what README.md, results/README.md and the package repeat of the code;  make families  docs/families.md
 # make mutants   put single faults into the code and see whether a run notices (needs a finished run)
 PYTHON ?= python3
@@ -14,7 +15,7 @@ unexport PYTHONPATH
 FUZZED ?= 10000
 KILLS ?= 200
 
-.PHONY: results verify test test-faults check mutants bench clean dictionary families
+.PHONY: results verify test test-faults test-cluster check mutants bench clean dictionary families
 
 results: $(VENV)/results.stamp
 	snakemake --cores $(CORES)
@@ -36,6 +37,10 @@ test-faults: $(VENV)/test.stamp
 	python tests/faults/fuzz.py $(FUZZED)
 	python tests/faults/kill.py $(KILLS)
 	python tests/faults/same.py
+
+test-cluster: $(VENV)/test.stamp
+	pip install --quiet --disable-pip-version-check --editable '.[cluster]'
+	python tests/cluster/run.py
 
 mutants: $(VENV)/test.stamp
 	python tests/mutation.py

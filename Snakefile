@@ -15,6 +15,15 @@ include: "workflow/rules/sweep.smk"
 include: "workflow/rules/report.smk"
 
 
+# Light jobs, which stay on this machine where the others go to a cluster.
+localrules:
+    all,
+    claims,
+    report,
+    provenance,
+    summary,
+
+
 rule all:
     default_target: True
     input:

@@ -13,6 +13,9 @@ rule execution:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=6000,
+        runtime=20,
     params:
         spec=spec("execution/{model}"),
     message:
@@ -33,6 +36,9 @@ rule families:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=15,
     params:
         spec=spec("families"),
     message:

@@ -11,6 +11,9 @@ rule rope_dot_product:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         spec=spec("experiment/rope_dot_product"),
     message:
@@ -29,6 +32,9 @@ rule blocked_softmax:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         spec=spec("experiment/blocked_softmax"),
     message:
@@ -51,6 +57,9 @@ rule timing:
     conda:
         "../../environment.yml"
     threads: 1024
+    resources:
+        mem_mb=4000,
+        runtime=15,
     params:
         spec=spec("timing/{timing}"),
     message:

@@ -13,6 +13,9 @@ rule ledger:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=15,
     params:
         spec=spec("ledger/{ledger}"),
     message:

@@ -12,6 +12,9 @@ rule report:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=15,
     params:
         spec=spec("report"),
     message:
@@ -30,6 +33,9 @@ rule provenance:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         spec=spec("provenance"),
     message:
@@ -51,6 +57,9 @@ rule summary:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         spec=spec("summary"),
     message:

@@ -13,6 +13,9 @@ rule checkpoint:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=20,
     params:
         spec=spec("study/checkpoint"),
     message:
@@ -32,6 +35,9 @@ rule extension:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=60,
     params:
         spec=spec("study/extension"),
     message:
@@ -53,6 +59,9 @@ rule study:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=30,
     params:
         spec=spec("study/{study}"),
     message:

@@ -13,6 +13,9 @@ rule sweep:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         spec=spec("sweep/{shard}"),
     message:
@@ -34,6 +37,9 @@ rule answers:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
     params:
         spec=spec("answers/{sweep}"),
     message:

@@ -13,6 +13,9 @@ rule verification:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=20,
     params:
         spec=spec("verification/{verification}"),
     message:
@@ -31,6 +34,9 @@ rule claims:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         spec=spec("claims"),
     message:

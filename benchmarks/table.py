@@ -1,0 +1,120 @@
+"""docs/benchmarks.md from benchmarks/results/*.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+TITLES = {"parameters": "parameters", "cache_bytes": "cache", "prefill_flops": "forward FLOPs"}
+
+
+def read() -> dict[str, Any]:
+    """What the bench has measured, by part."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def shown(found: Mapping[str, Any]) -> str:
+    """Median and quartiles."""
+    return f"{number(found['median'])} ({number(found['low'])} – {number(found['high'])})"
+
+
+def _grid(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    yield from ("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+    yield ""
+
+
+def _speed(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Configurations a second of processor time", "")
+    repeats = next(iter(found["rates"].values()))["repeats"]
+    yield f"Ways in turn, {repeats} rounds, each on one core; arrays of {found['configurations']:,} unrelated configurations."
+    yield "`all together`: parameters, weights, cache, FLOPs of three phases and training state. The other tools do not compute the"
+    yield "same figures: see below."
+    yield ""
+    rows = [
+        [name, shown(rate), f"{shown(found['ratios'][name])} times slower" if name in found["ratios"] else ""]
+        for name, rate in found["rates"].items()
+    ]
+    yield from _grid(["way", "configurations a processor second", "against arrays, all together"], rows)
+
+
+def _exactness(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## The same ten models", "")
+    load = found["workload"]
+    yield f"Batch {load['batch']}, context {load['context']}, cache in bf16. Each tool’s figure against the exact one, in per cent;"
+    yield "`=` where it is the same number. Of calflops twice its multiply-adds, of transformers’ model on the meta device."
+    yield "llm-analysis gets the sizes of the file, also its feed-forward width and experts; it knows one kind of layer, two"
+    yield "feed-forward matrices and one embedding."
+    yield ""
+    tools = [("llm-analysis", key) for key in TITLES] + [("calflops", key) for key in ("parameters", "prefill_flops")]
+    rows = []
+    for model, answers in found["models"].items():
+        exact = answers["exact"]
+        row = [model, f"{exact['parameters']:,}"]
+        for tool, key in tools:
+            given = answers[tool][key]
+            row.append("=" if given == exact[key] else f"{100 * (given / exact[key] - 1):+.2f} %")
+        rows.append(row)
+    yield from _grid(["model", "parameters", *(f"{tool}: {TITLES[key]}" for tool, key in tools)], rows)
+
+
+def _costs(title: str, found: Mapping[str, Any]) -> Iterator[str]:
+    yield from (title, "")
+    rows = [
+        [name, shown(one["processor"]), shown(one["wall"]), f"{one['memory'] / 2**20:,.0f}"]
+        for name, one in sorted(found.items(), key=lambda item: -item[1]["processor"]["median"])
+    ]
+    yield f"{next(iter(found.values()))['processor']['repeats']} runs each."
+    yield ""
+    yield from _grid(["what", "processor [s]", "wall [s]", "most memory [MiB]"], rows)
+
+
+def _sweep(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## A large sweep", "")
+    yield "Rows of config.sweep.yaml’s grid, written by one job on one core."
+    yield ""
+    rows = [
+        [
+            f"{one['rows']:,}",
+            number(one["wall"]["median"]),
+            number(one["rows"] / one["wall"]["median"]),
+            f"{one['memory'] / 2**20:,.0f}",
+            f"{one['bytes'] / 2**20:,.0f}",
+        ]
+        for one in sorted(found.values(), key=lambda one: one["rows"])
+    ]
+    yield from _grid(["rows", "wall [s]", "rows a second", "most memory [MiB]", "file [MiB]"], rows)
+
+
+def text(results: Mapping[str, Any]) -> str:
+    """The page."""
+    machine = next(iter(results.values()))["machine"]
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench` from `benchmarks/results/*.json`. Median (lower – upper quartile).",
+        "",
+    ]
+    lines += [
+        f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory'] / 2**30:.0f} GiB; Python {machine['python']}, "
+        f"NumPy {machine['numpy']}, PyArrow {machine['pyarrow']}. Other work ran on it at the time.",
+        "",
+    ]
+    parts = {
+        "speed": _speed,
+        "exactness": _exactness,
+        "startup": lambda found: _costs("## Start of `size`", found),
+        "sweep": _sweep,
+        "jobs": lambda found: _costs("## Jobs of config.yaml", found),
+    }
+    for name, write in parts.items():
+        if name in results:
+            lines += write(results[name][name])
+    return "\n".join(lines).rstrip() + "\n"
