@@ -148,7 +148,11 @@ def test_pandas_reads_a_table_without_a_helper(tmp_path):
     path = tmp_path / "t.parquet"
     tables.write(path, "ledger/training_compute", [COMPUTE], {})
     assert int(pd.read_parquet(path)["flops_6nd"][0]) == COMPUTE["flops_6nd"]
-    assert pq.read_schema(path).names == [column.name for column in tables.TABLES["ledger/training_compute"]]
+    columns = tables.TABLES["ledger/training_compute"]
+    about = [(field.name, field.metadata) for field in pq.read_schema(path)]
+    assert [name for name, _ in about] == [column.name for column in columns]
+    assert [said[b"description"].decode() for _, said in about] == [column.meaning for column in columns]
+    assert [said.get(b"unit", b"").decode() for _, said in about] == [column.unit for column in columns]
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path):

@@ -591,8 +591,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 
 def schema(table: str) -> pa.Schema:
-    """Arrow schema of `table`."""
-    return pa.schema([pa.field(column.name, TYPES[column.type]) for column in TABLES[table]])
+    """Arrow schema of `table`; each field's metadata are its description and, where it has one, its unit."""
+    return pa.schema([pa.field(column.name, TYPES[column.type], metadata=_about(column)) for column in TABLES[table]])
+
+
+def _about(column: Column) -> dict[str, str]:
+    return {"description": column.meaning, **({"unit": column.unit} if column.unit else {})}
 
 
 def _value(value: Any, column: Column) -> Any:
