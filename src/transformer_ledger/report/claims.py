@@ -138,7 +138,8 @@ def _printed(rows: Rows) -> list[dict[str, Any]]:
             name = (
                 "reproduced" if row["reproduced"] == REPRODUCED else "not-reproduced" if ratio else "not-reproduced-0"
             )
-            outcome = layout.told(f"claims/{name}", ratio=numbers.short(ratio, 3))
+            digits = 5 if ratio and abs(ratio - 1) < 0.005 else 3  # 0.99976, not 1
+            outcome = layout.told(f"claims/{name}", ratio=numbers.short(ratio, digits))
             entry = {"printed": row["printed"], "ours": value(row), "quantity": row["quantity"], "outcome": outcome}
             out += [entry] if entry not in out else []
     return out
