@@ -159,7 +159,8 @@ def test_settings_are_the_parameters_of_the_module(kind, helpers):
     assert set(SHIPPED.get(kind, {})) <= modules
     # Tables and files that a job reads come beside its settings.
     read = {"settings", "execution", "verification", "ledger", "experiment", "claims", "timing", "study", "checkpoint"}
-    joined = {"online_softmax": {"printed"}}  # the text's row of scores stands in the config once, with E2
+    # Written once in the config, elsewhere: the text's row of scores in E2, and the workloads of the executions.
+    joined = {"online_softmax": {"printed"}, "training_compute": {"workloads"}}
     for name, part in described.items():
         parameters = inspect.signature(import_module(f"transformer_ledger.{kind}.{name}").compute).parameters
         assert set(part["properties"]) == set(parameters) - read - joined.get(name, set()), f"{kind}.{name}"

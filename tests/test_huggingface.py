@@ -477,7 +477,7 @@ def test_multimodal_file_gives_its_text_part():
         (
             {"model_type": "falcon", "new_decoder_architecture": True, "parallel_attn": False},
             "parallel_attn",
-            "no such",
+            "such a Falcon runs both in parallel",
         ),
         ({"model_type": "qwen3_moe", "mlp_only_layers": "all"}, "mlp_only_layers", "not a list"),
         # Keys that the family's class does not read: it would take its default, or cache what its attention is not.

@@ -199,7 +199,7 @@ EDITS = {
     ),
     "a workload too long for every model but one": (
         put_new("workloads", "long", value={"batch": 1, "context": 1000}),
-        model("gpt2", "parameter_rule") | CLAIMS,
+        model("gpt2", "parameter_rule") | {"verification/training_compute"} | CLAIMS,
     ),
     "a recipe": (
         put("recipes", "adamw-fp32", "optimizer", value="sgd"),

@@ -97,5 +97,5 @@ def test_the_rules_error_decides_at_llamas_scale():
 )
 def test_figures_speak_of_the_settings_that_they_were_printed_for(changes, expected):
     settings = SETTINGS | changes
-    found = _verdicts("training_compute", training_compute.compute(settings, **settings, execution={}))
+    found = _verdicts("training_compute", training_compute.compute(settings, **settings, workloads={}, execution={}))
     assert {claim: found[claim] for claim in expected} == expected

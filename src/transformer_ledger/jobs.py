@@ -288,7 +288,7 @@ class Plan:
                 for read, wanted in seal["read"].items():
                     if seals.read(read).get("content_sha256", wanted) != wanted:
                         raise seals.Fault(f"made from another {read}")
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):  # nothing there; the run says so where it cannot be made
                 continue
             except seals.Fault as fault:
                 found[path] = str(fault)
