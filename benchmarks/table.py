@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ def shown(found: Mapping[str, Any]) -> str:
     return f"{number(found['median'])} ({number(found['low'])} – {number(found['high'])})"
 
 
+def _change(ratio: float) -> str:
+    """A difference in per cent, to two decimals; a smaller one to one digit, so that it does not read as none."""
+    return f"{100 * ratio:+.2f} %" if abs(ratio) >= 5e-5 else f"{Decimal(f'{100 * ratio:.1g}'):+f} %"
+
+
 def _grid(head: list[str], rows: list[list[str]]) -> Iterator[str]:
     yield from ("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
     yield ""
@@ -34,9 +40,10 @@ def _grid(head: list[str], rows: list[list[str]]) -> Iterator[str]:
 def _speed(found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## Configurations a second of processor time", "")
     repeats = next(iter(found["rates"].values()))["repeats"]
-    yield f"Ways in turn, {repeats} rounds, each on one core; arrays of {found['configurations']:,} unrelated configurations."
-    yield "`all together`: parameters, weights, cache, FLOPs of three phases and training state. The other tools do not compute the"
-    yield "same figures: see below."
+    yield f"Each way runs on one core, one way after another, in {repeats} rounds."
+    yield f"The arrays hold {found['configurations']:,} unrelated configurations."
+    yield "`All together` computes parameters, weights, cache, FLOPs of three phases and training state. The other tools compute other"
+    yield "figures, as the next section shows."
     yield ""
     rows = [
         [name, shown(rate), f"{shown(found['ratios'][name])} times slower" if name in found["ratios"] else ""]
@@ -48,10 +55,11 @@ def _speed(found: Mapping[str, Any]) -> Iterator[str]:
 def _exactness(found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## The same ten models", "")
     load = found["workload"]
-    yield f"Batch {load['batch']}, context {load['context']}, cache in bf16. Each tool’s figure against the exact one, in per cent;"
-    yield "`=` where it is the same number. Of calflops twice its multiply-adds, of transformers’ model on the meta device."
-    yield "llm-analysis gets the sizes of the file, also its feed-forward width and experts; it knows one kind of layer, two"
-    yield "feed-forward matrices and one embedding."
+    yield f"Batch {load['batch']}, context {load['context']}, cache in bf16."
+    yield "Each cell says by how many per cent the tool’s figure differs from the exact one; `=` means the same number."
+    yield "For calflops we show twice the multiply-adds that it reports for the model of transformers on the meta device."
+    yield "We give llm-analysis the sizes in the file, with its feed-forward width and experts; it assumes one kind of layer,"
+    yield "two feed-forward matrices and one embedding."
     yield ""
     tools = [("llm-analysis", key) for key in TITLES] + [("calflops", key) for key in ("parameters", "prefill_flops")]
     rows = []
@@ -60,7 +68,7 @@ def _exactness(found: Mapping[str, Any]) -> Iterator[str]:
         row = [model, f"{exact['parameters']:,}"]
         for tool, key in tools:
             given = answers[tool][key]
-            row.append("=" if given == exact[key] else f"{100 * (given / exact[key] - 1):+.2f} %")
+            row.append("=" if given == exact[key] else _change(given / exact[key] - 1))
         rows.append(row)
     yield from _grid(["model", "parameters", *(f"{tool}: {TITLES[key]}" for tool, key in tools)], rows)
 
@@ -99,7 +107,7 @@ def text(results: Mapping[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench` from `benchmarks/results/*.json`. Median (lower – upper quartile).",
+        "`make bench` writes this page from `benchmarks/results/*.json`. Times and rates are medians (lower – upper quartile).",
         "",
     ]
     lines += [

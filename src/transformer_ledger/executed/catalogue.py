@@ -1,4 +1,4 @@
-"""The page docs/families.md: every family that can be sized, and by what each is known. `make families` writes it.
+"""The page docs/families.md: every family that can be sized, and what is checked of each. `make families` writes it.
 
 The second table is tried, not listed: each other causal language model of the installed transformers, with its class's own
 sizes and few layers, is built on the meta device and counted.
@@ -26,12 +26,12 @@ HEAD = """# Families that `size` knows
 ## Exact
 
 A closed form gives parameters, operations, cache and training state. Each run of the pipeline executes a small model of each of these
-families, ours and transformers', and holds every figure against both.
+families, with our decoder and with transformers, and compares every figure with both. The columns say what else is checked or possible:
 
-- **function**: transformers computes the same logits as our decoder; *experts silent* is without the experts' output.
-- **activations**: what transformers saves for the backward pass is predicted too.
-- **checkpoint**: the tensors of a folder are compared by name; otherwise by their sum.
-- **calculator**: the page reads a pasted `config.json` by itself.
+- **function**: our decoder computes the same logits as transformers. *Experts silent*: only without the output of the experts.
+- **activations**: the bytes that transformers saves for the backward pass are predicted too.
+- **checkpoint**: `size` compares the tensors in a folder by name; for the other families it compares only their total size.
+- **calculator**: the calculator on the page reads a pasted `config.json` of this family.
 
 | model_type | small models | parameters of one | function | activations | checkpoint | calculator |
 |---|---:|---:|---|---|---|---|
@@ -39,12 +39,12 @@ families, ours and transformers', and holds every figure against both.
 COUNTED = """
 ## Counted, no closed form
 
-Any other family is built by transformers without weights, and counted. With the sizes of its class, cut to few layers, the installed
-transformers {version} builds and counts {good} more causal language models:
+`size` builds the model of any other family with transformers, without weights, and counts it. We tried every causal language model of
+transformers {version}, with the default sizes of its class and few layers. For {good} more families this works:
 
 {names}
 
-It does not for {bad}: their code asks for values, or for sizes that the class does not have by itself.
+For {bad} more families it fails, with these messages:
 
 {failed}
 """
