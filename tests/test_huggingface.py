@@ -233,6 +233,9 @@ GPT |= {"eos_token_id": None}
 LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "q_lora_rank": 12}
 LATENT |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
 GROUPED = {"num_key_value_heads": 2}
+MAMBA = {"mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 5}
+NEMOTRON = {"mamba_num_heads": 4, "n_groups": 2, "ssm_state_size": 5, "mamba_head_dim": 6, "head_dim": 8}
+NEMOTRON |= {"n_routed_experts": 3, "num_experts_per_tok": 2, "moe_shared_expert_intermediate_size": 12}
 STATE = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
@@ -290,6 +293,18 @@ VARIANTS = {
     "qwen3_next": [
         SMALL | GROUPED | EXPERTS | STATE | {"head_dim": 8, "num_hidden_layers": 4},
         SMALL | GROUPED | EXPERTS | STATE | {"head_dim": 8, "mlp_only_layers": [0], "attention_bias": True},
+    ],
+    "bamba": [
+        SMALL | GROUPED | MAMBA | {"attn_layer_indices": [1]},
+        SMALL | GROUPED | MAMBA | {"mamba_d_head": 8, "mamba_n_heads": 8, "mamba_conv_bias": False, "mlp_bias": True},
+    ],
+    "granitemoehybrid": [
+        SMALL | GROUPED | MAMBA | {"layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 3},
+        SMALL | GROUPED | MAMBA | {"num_local_experts": 0, "num_experts_per_tok": 0, "mamba_proj_bias": True},
+    ],
+    "nemotron_h": [
+        SMALL | GROUPED | NEMOTRON | {"hybrid_override_pattern": "M*E-M", "num_hidden_layers": 5},
+        SMALL | GROUPED | NEMOTRON | {"layers_block_type": ["mlp", "mamba", "attention"], "use_bias": True},
     ],
     "qwen3_5_text": [SMALL | GROUPED | STATE | {"head_dim": 8, "full_attention_interval": 2, "num_hidden_layers": 3}],
     "qwen3_5_moe_text": [
@@ -412,20 +427,20 @@ def test_a_bare_family_is_the_one_that_transformers_defaults_to(family):
         bare["head_dim"] = 128  # the class divides 4096 by 96 heads, and drops the rest
     config = AutoConfig.for_model(**bare)
     spec, _ = huggingface.read("m", bare)
-    attention, feedforward = spec.layers[-1][1].attention, spec.layers[-1][1].feedforward
+    attention = next((a for _, a in reversed(spec.attentions())), None)
     assert spec.d_model == config.hidden_size
     assert spec.depth == config.num_hidden_layers
     assert spec.vocabulary == config.vocab_size
-    assert attention.heads == config.num_attention_heads
     assert spec.tied_head == config.tie_word_embeddings
     if family != "bloom":
         assert spec.context == config.max_position_embeddings
-    if attention.latent is None and getattr(config, "head_dim", None):
-        assert attention.head_dim == config.head_dim
-    if hasattr(config, "num_key_value_heads"):
-        assert attention.kv_heads == config.num_key_value_heads
+    if attention:  # else every layer has a fixed state
+        assert attention.heads == config.num_attention_heads
+        assert attention.kv_heads == getattr(config, "num_key_value_heads", attention.kv_heads)
+        if attention.latent is None and getattr(config, "head_dim", None):
+            assert attention.head_dim == config.head_dim
     if hasattr(config, "num_experts_per_tok"):
-        assert feedforward.experts_per_token == config.num_experts_per_tok
+        assert max(layer.feedforward.experts_per_token for _, layer in spec.layers) == config.num_experts_per_tok
     types = getattr(config, "layer_types", None)
     if types and family != "qwen3_moe":
         own = [layer.mixer for layer in spec.each_layer()]
@@ -445,7 +460,25 @@ def test_multimodal_file_gives_its_text_part():
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        ({"model_type": "x"}, "model_type", "unknown model_type 'x'; known: bloom, "),
+        ({"model_type": "x"}, "model_type", "unknown model_type 'x'; known: bamba, "),
+        (
+            {"model_type": "bamba", "mamba_n_heads": 3},
+            "mamba_n_heads",
+            "3 does not divide mamba_expand × the width, 8192",
+        ),
+        ({"model_type": "bamba", "mamba_d_head": 8}, "mamba_d_head", "8 × 128 heads is not mamba_expand × the width"),
+        (
+            {"model_type": "nemotron_h", "hybrid_override_pattern": "M!"},
+            "hybrid_override_pattern",
+            "!; allowed: linear",
+        ),
+        (
+            {"model_type": "nemotron_h", "layers_block_type": []},
+            "layers_block_type",
+            "wanted is one of linear_attention",
+        ),
+        ({"model_type": "nemotron_h", "num_hidden_layers": 9}, "num_hidden_layers", "9; layers_block_type says 4"),
+        ({"model_type": "nemotron_h", "tie_word_embeddings": True}, "tie_word_embeddings", "True is not counted here"),
         ({}, "model_type", "missing"),
         ({"model_type": ["llama"]}, "model_type", "missing or no name"),
         ({"model_type": "llama", "num_hidden_layers": -3}, "num_hidden_layers", "allowed: 1 to"),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")  # imported once here, not in every process that runs a model
 
 from transformers import AutoConfig, DynamicCache  # noqa: E402
 from transformers.pytorch_utils import Conv1D  # noqa: E402
@@ -50,12 +51,16 @@ FLAGS = {
     **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3", "cohere", "olmo3")},
     **{name: ["attention_bias", "mlp_bias"] for name in ("granite", "smollm3")},
     **{name: ["attention_bias"] for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
+    "bamba": ["attention_bias", "mlp_bias", "mamba_conv_bias", "mamba_proj_bias"],
+    "granitemoehybrid": ["attention_bias", "mamba_conv_bias", "mamba_proj_bias"],
+    "nemotron_h": ["use_conv_bias", "use_bias"],
     **{name: ["attention_bias", "use_qk_norm"] for name in ("glm4_moe", "llama4_text")},
     "phimoe": ["attention_bias", "lm_head_bias"],
     "qwen2_moe": ["qkv_bias"],
     "stablelm": ["use_qkv_bias", "use_parallel_residual"],
     "starcoder2": ["use_bias"],
 }
+UNTIED = {"nemotron_h": ("tie_word_embeddings",)}  # transformers never ties its head
 DIVIDED = ("llama", "gemma2", "gemma3_text")  # transformers wants heads that divide the width, whatever head_dim says
 OWN_WIDTH = (
     "qwen3",
@@ -68,6 +73,7 @@ OWN_WIDTH = (
     "qwen3_next",
     "qwen3_5_text",
     "qwen3_5_moe_text",
+    "nemotron_h",
 )  # whose head_dim is not d/h where it is left out
 AS_MANY = (
     "llama",
@@ -77,6 +83,7 @@ AS_MANY = (
     "phi",
     "granite",
     "cohere",
+    "granitemoehybrid",
 )  # whose key/value heads are the attention heads where they are left out
 
 
@@ -106,9 +113,10 @@ NOISE_OF: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"use_sliding_window": False, "norm_topk_prob": True},
     "glm4_moe": {"routed_scaling_factor": 2.0, "num_nextn_predict_layers": 1},
 }
-HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-TURNED = {"gpt_neox": 8, "phi": 4, "stablelm": 8, "glm4_moe": 4} | dict.fromkeys(
-    HYBRID, 8
+DELTA = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+MAMBA = ("bamba", "granitemoehybrid", "nemotron_h")
+TURNED = (
+    {"gpt_neox": 8, "phi": 4, "stablelm": 8, "glm4_moe": 4} | dict.fromkeys(DELTA, 8) | {"bamba": 4}
 )  # of a head's width 1/4 or 1/2 is turned, in pairs
 
 
@@ -190,8 +198,12 @@ def _types(draw: Draw, L: int, other: str = "sliding_attention") -> None:
 def _window(draw: Draw, L: int) -> None:
     family = draw.family
     w = draw.random.randint(2, 20)
-    if family in HYBRID:
-        _states(draw, L)
+    if family in DELTA:
+        _delta(draw, L)
+    elif family == "nemotron_h":
+        _parts(draw, L)
+    elif family in MAMBA:
+        _mamba(draw, L)
     elif family == "llama4_text":
         chunk = draw.maybe("attention_chunk_size", w, w, None)
         draw.maybe("no_rope_layers", [], [draw.random.randint(0, 1) for _ in range(L)])
@@ -214,7 +226,46 @@ def _window(draw: Draw, L: int) -> None:
             draw.config["sliding_window_pattern"] = draw.random.randint(1, 6)
 
 
-def _states(draw: Draw, L: int) -> None:
+def _mamba(draw: Draw, L: int) -> None:
+    """The same of Mamba-2, whose heads fill some of the model's widths."""
+    config = draw.config
+    d = next((config[name] for name in draw.names["d"] if name in config), defaults(draw.family).hidden_size)
+    values = d * draw.maybe("mamba_expand", 1, 2, 3)
+    heads = draw.put(("mamba_n_heads",), draw.one(*[n for n in divisors(values) if n <= 48]))
+    draw.put(("mamba_n_groups",), draw.one(*divisors(heads)))
+    draw.maybe("mamba_d_head", "auto", values // heads)
+    draw.maybe("mamba_d_state", *range(1, 12), leave=0.0 if draw.run else 0.1)
+    draw.maybe("mamba_d_conv", *range(2, 6), leave=0.1)
+    attends = [i for i in range(L) if draw.chance(0.4)] or [L - 1]
+    if draw.family == "bamba":
+        draw.maybe("attn_layer_indices", attends, leave=0.0 if draw.run else 0.1)
+    elif draw.run or draw.chance(0.8):
+        names = draw.one(("mamba", "attention"), ("linear_attention", "full_attention"))
+        config["layer_types"] = [names[i in attends] for i in range(L)]
+
+
+def _parts(draw: Draw, L: int) -> None:
+    """A mixer or a feed-forward in each layer; of a model that is run, one attends."""
+    config, random = draw.config, draw.random
+    letters = "".join(random.choices("M*E-", k=L - 1)) + draw.one("*", "*" if draw.run else "M")
+    kinds = {"M": "linear_attention", "*": "full_attention", "E": "moe", "-": "mlp"}
+    if draw.chance(0.5):
+        config["hybrid_override_pattern"] = letters
+    elif draw.run or draw.chance(0.8):
+        older = {"M": "mamba", "*": "attention"} if draw.chance(0.3) else {}
+        config[draw.one("layers_block_type", "layer_types")] = [(kinds | older)[letter] for letter in letters]
+    else:
+        config["num_hidden_layers"] = len(kinds)
+    if draw.chance(0.2):
+        del config["num_hidden_layers"]
+    heads = draw.put(("mamba_num_heads",), draw.one(*range(1, 9)))
+    draw.put(("n_groups",), draw.one(*divisors(heads)))
+    for name in ("mamba_head_dim", "ssm_state_size"):
+        draw.maybe(name, *range(1, 12), leave=0.0 if draw.run else 0.1)
+    draw.maybe("conv_kernel", *range(2, 6), leave=0.1)
+
+
+def _delta(draw: Draw, L: int) -> None:
     """Sizes of the fixed states, and which layers have one; of a model that is run, the last attends."""
     random, config = draw.random, draw.config
     if draw.run or draw.chance(0.8):
@@ -247,6 +298,13 @@ def _experts(draw: Draw, L: int) -> None:
         draw.maybe("intermediate_size_mlp", draw.random.randint(1, 24))
     elif family == "phimoe":
         draw.maybe("num_local_experts", E + 1)
+    elif family == "granitemoehybrid":
+        E = draw.put(("num_local_experts",), draw.one(0, E))
+        draw.put(("num_experts_per_tok",), draw.random.randint(min(1, E), E))
+        draw.maybe("shared_intermediate_size", draw.random.randint(1, 24))
+    elif family == "nemotron_h":
+        _grouped(draw, ("n_routed_experts", "num_local_experts"), L)
+        draw.maybe("moe_shared_expert_intermediate_size", draw.random.randint(1, 24))
     elif family == "glm4_moe":
         _grouped(draw, ("n_routed_experts", "num_local_experts"), L)
     elif family == "qwen3_5_moe_text":
@@ -332,7 +390,7 @@ def drawn(family: str, seed: int, run: bool = False) -> dict[str, Any]:
     if family == "falcon":
         _falcon(draw)
     for flag in ["tie_word_embeddings", *FLAGS.get(family, [])]:
-        draw.maybe(flag, True, False)
+        draw.maybe(flag, *((False,) if flag in UNTIED.get(family, ()) else (True, False)))
     draw.config["pad_token_id"] = draw.one(None, 0, 1)
     for key, value in [*NOISE.items(), *NOISE_OF.get(family, {}).items()]:
         if draw.chance(0.1):
@@ -378,12 +436,18 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
     found["forward"] = 2 * batch * tokens * (inside["matrices"] + head.numel() + sum(p.numel() for p in narrow))
     for layer, cached in zip(stack, DynamicCache(config=config).layers, strict=True):
         if state := next((m for m in layer.modules() if hasattr(m, "A_log")), None):
-            numbers = state.num_v_heads * state.head_k_dim * state.head_v_dim
-            found["forward"] += 2 * batch * tokens * 3 * numbers  # recalled, written and read
+            if config.model_type in DELTA:  # recalled, written and read
+                products, numbers = 3, state.num_v_heads * state.head_k_dim * state.head_v_dim
+            else:  # written and read
+                products, numbers = 2, state.num_heads * state.head_dim * state.ssm_state_size
+            found["forward"] += 2 * batch * tokens * products * numbers
             kept = batch * (2 * state.conv1d.weight.numel() + 4 * numbers)
             found.update(dict.fromkeys(kv_cache.POLICIES, kept))
             continue
-        inner = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj").shape[1]
+        output = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj")
+        if output is None:  # a feed-forward alone
+            continue
+        inner = output.shape[1]
         query, key = _weight(layer, "q_proj", "q_b_proj"), _weight(layer, "k_proj")
         latent, fused = _weight(layer, "kv_a_proj_with_mqa"), _weight(layer, "c_attn", "query_key_value", "qkv_proj")
         pair = fused.shape[0] - inner if fused is not None else 2 * key.shape[0] if key is not None else 0
@@ -395,7 +459,7 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         found["reserved"] += 2 * batch * tokens * width
         found["static"] += 2 * batch * seen * copied
         found["dynamic"] += 2 * batch * (min(tokens, window - 1) if window else tokens) * copied
-        gated = config.model_type in HYBRID  # half of the query's projection is a gate
+        gated = config.model_type in DELTA  # half of the query's projection is a gate
         queries = inner if query is None or gated else query.shape[0]
         found["forward"] += 2 * batch * tokens * tokens * (queries + inner)
     return dict(found)

@@ -42,6 +42,7 @@ LATENT |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_si
 LATENT |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
 DELTA = {"linear_num_value_heads": 6, "linear_num_key_heads": 2, "linear_key_head_dim": 9, "linear_value_head_dim": 7}
 DELTA |= {"linear_conv_kernel_dim": 3}
+MAMBA = {"mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 9, "mamba_d_conv": 3, "mamba_expand": 2}
 ROPE = {"rope_type": "default", "rope_theta": 500.0}
 
 
@@ -149,6 +150,28 @@ FAMILIES: dict[str, Family] = {
         {"model_type": "qwen3_5_moe_text", **LLAMA, "head_dim": 10, **DELTA, "full_attention_interval": 2}
         | {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
         | {"shared_expert_intermediate_size": 20, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
+    ),
+    "bamba": Family(
+        {"model_type": "bamba", **LLAMA, **MAMBA, "attn_layer_indices": [1], "mamba_proj_bias": True, "mlp_bias": True}
+        | {"pad_token_id": None, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
+    ),
+    "granitemoehybrid": Family(
+        {"model_type": "granitemoehybrid", **LLAMA, **MAMBA, "num_local_experts": 6, "num_experts_per_tok": 3}
+        | {"layer_types": ["mamba", "attention"], "shared_intermediate_size": 20, "mamba_conv_bias": False}
+        | {"attention_multiplier": 8**-0.5, "position_embedding_type": "rope", "rope_parameters": ROPE}
+    ),
+    "granitemoehybrid, dense": Family(
+        {"model_type": "granitemoehybrid", **LLAMA, **MAMBA, "num_local_experts": 0, "num_experts_per_tok": 0}
+        | {"layer_types": ["mamba", "attention"], "shared_intermediate_size": 20, "attention_multiplier": 8**-0.5}
+    ),
+    "nemotron_h": Family(  # a mixer or a feed-forward in each layer
+        {"model_type": "nemotron_h", **PLAIN, "hybrid_override_pattern": "ME*-", "num_hidden_layers": 4}
+        | {"num_key_value_heads": 2, "head_dim": 10, "intermediate_size": 56, "mlp_hidden_act": "gelu"}
+        | {"mamba_num_heads": 6, "mamba_head_dim": 7, "n_groups": 2, "ssm_state_size": 9, "conv_kernel": 3}
+        | {"use_bias": True, "time_step_min": 1e-30, "layer_norm_epsilon": 1e-3, "pad_token_id": None}
+        | {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+        | {"moe_shared_expert_intermediate_size": 20},
+        silent=True,
     ),
     "gemma": Family({"model_type": "gemma", **GEMMA, "hidden_act": "silu", "hidden_activation": "silu"}),
     "gemma2": Family(

@@ -26,6 +26,9 @@ SAME = (
     ("num_experts_per_tok", "experts_per_token"),
 )
 
+OLDER = {"mamba": "linear_attention", "attention": "full_attention"}
+"""Kinds of layers by the names that older files give them."""
+
 
 class NoClosedForm(ModelError):
     """A file that may well be a decoder, but has no closed form here."""
@@ -168,10 +171,14 @@ class Keys:
             return pattern
         if not isinstance(types, list) or len(types) != layers:
             raise ModelError("layer_types", f"{types!r} is not a list of {layers} names")
-        unknown = sorted({str(kind) for kind in types} - {"full_attention", other})
-        if unknown:
-            raise ModelError("layer_types", f"{', '.join(unknown)}; allowed: full_attention, {other}")
-        return [kind == other for kind in types]
+        return [kind == other for kind in self.named("layer_types", types, "full_attention", other)]
+
+    def named(self, name: str, kinds: Sequence[Any], *allowed: str) -> list[str]:
+        """Kinds of layers by their newer names. Raises ModelError where one is not `allowed`."""
+        found = [OLDER.get(str(kind), str(kind)) for kind in kinds]
+        if unknown := sorted(set(found) - set(allowed)):
+            raise ModelError(name, f"{', '.join(unknown)}; allowed: {', '.join(allowed)}")
+        return found
 
     def numbers(self, name: str, low: int, high: int) -> list[int] | None:
         """A list of integers in [low, high], or None where the key is left out or null."""

@@ -1,4 +1,4 @@
-"""Families with rotary positions as a table: the keys and defaults of each, and what no file of theirs says.
+"""Families as a table, rotary positions in nearly all: the keys and defaults of each, and what no file of theirs says.
 
 A family is one entry of ROTARY. Its fields are the defaults of transformers' configuration class, by the names of
 config.json, and the facts that only its code has.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transformer_ledger.keys import Keys
+from transformer_ledger.keys import MOST_LAYERS, Keys
 from transformer_ledger.model import Attention, Feedforward, FixedState, Latent, Layer, ModelError, ModelSpec, runs
 
 BIASED = {"q": "query_bias", "k": "key_bias", "v": "value_bias", "o": "output_bias"}
@@ -26,18 +26,24 @@ class Experts:
     count: int
     per_token: int | None
     width: int = 0  # default of moe_intermediate_size; 0: intermediate_size is theirs
-    # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | listed (moe_layers).
+    # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | listed (moe_layers) | parts
+    # (as State.where).
     where: str = "all"
     dense_width: int = (
         0  # default of intermediate_size_mlp, the dense layers' own width; 0: intermediate_size is theirs
     )
     dense_first: int = 0  # default of first_k_dense_replace
-    shared: str = ""  # experts that every token passes: "" | one | gated (one, of its own width) | counted (so many)
+    shared: str = ""  # experts that every token passes: "" | one | counted (so many) | the key of their width in all
     shared_count: int = 1  # default of n_shared_experts
-    shared_width: int = 5632  # default of shared_expert_intermediate_size
+    shared_width: int = 0  # default of the key of their width
+    shared_gate: bool = False
+    or_none: bool = False  # without routed experts, the shared ones are the layer's feed-forward
     groups: bool | None = None  # whether experts are chosen in groups: always, only by topk_method, or never (None)
     n_group: int | None = None  # default
     topk_group: int | None = None  # default
+
+
+Size = tuple[str, int]  # key and default
 
 
 @dataclass(frozen=True)
@@ -45,19 +51,37 @@ class State:
     """Layers of a family whose mixer has a fixed state: for each of its sizes the key and the default."""
 
     rule: str
-    heads: tuple[str, int]
-    groups: tuple[str, int]
-    key_dim: tuple[str, int]
-    value_dim: tuple[str, int]
-    kernel: tuple[str, int]
+    heads: Size
+    groups: Size
+    key_dim: Size
+    value_dim: Size
+    kernel: Size
+    expand: int = 0  # default of mamba_expand: all heads' values fill so many of the model's widths
+    convolution_bias: str = ""  # key of the convolution's bias, true by default
+    bias: str = ""  # key of the projections' bias, false by default
+    # Which layers have it: all but one in `pattern` | typed (as layer_types says, else all) | others (all but
+    # attn_layer_indices) | parts (a layer is a mixer or a feed-forward, as hybrid_override_pattern says).
+    where: str = "pattern"
 
-    def read(self, keys: Keys) -> FixedState:
-        """The mixer of a file. Raises ModelError where the groups do not divide the heads."""
-        sizes = (self.heads, self.groups, self.key_dim, self.value_dim, self.kernel)
-        heads, groups, key_dim, value_dim, kernel = (keys.integer(*size) for size in sizes)
+    def read(self, keys: Keys, d: int) -> FixedState:
+        """The mixer of a file, of a model `d` wide. Raises ModelError where its sizes contradict each other."""
+        heads, groups, key_dim, kernel = (
+            keys.integer(*size) for size in (self.heads, self.groups, self.key_dim, self.kernel)
+        )
         if heads % groups:
             raise ModelError(self.groups[0], f"{groups} does not divide the {heads} heads")
-        return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel)
+        flags = [key and keys.flag(key, key == self.convolution_bias) for key in (self.convolution_bias, self.bias)]
+        value_dim = self._value_dim(keys, d, heads) if self.expand else keys.integer(*self.value_dim)
+        return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel, *map(bool, flags))
+
+    def _value_dim(self, keys: Keys, d: int, heads: int) -> int:
+        """The width of the heads' values, which fill `expand` widths of the model."""
+        name, values = self.value_dim[0], d * keys.integer("mamba_expand", self.expand)
+        if values % heads:
+            raise ModelError(self.heads[0], f"{heads} does not divide mamba_expand × the width, {values}")
+        if keys.get(name) != "auto" and keys.derived(name, values // heads, "the heads fill it") != values // heads:
+            raise ModelError(name, f"{keys.get(name)} × {heads} heads is not mamba_expand × the width, {values}")
+        return values // heads
 
 
 DELTA = State(
@@ -67,6 +91,28 @@ DELTA = State(
     key_dim=("linear_key_head_dim", 128),
     value_dim=("linear_value_head_dim", 128),
     kernel=("linear_conv_kernel_dim", 4),
+)
+MAMBA = State(
+    rule="ssm",
+    heads=("mamba_n_heads", 128),
+    groups=("mamba_n_groups", 1),
+    key_dim=("mamba_d_state", 256),
+    value_dim=("mamba_d_head", 0),
+    kernel=("mamba_d_conv", 4),
+    expand=2,
+    convolution_bias="mamba_conv_bias",
+    bias="mamba_proj_bias",
+)
+NEMOTRON = State(
+    rule="ssm",
+    heads=("mamba_num_heads", 128),
+    groups=("n_groups", 8),
+    key_dim=("ssm_state_size", 128),
+    value_dim=("mamba_head_dim", 64),
+    kernel=("conv_kernel", 4),
+    convolution_bias="use_conv_bias",
+    bias="use_bias",
+    where="parts",
 )
 
 
@@ -83,6 +129,7 @@ class Rotary:
     head_dim: int | None = None  # None: d / h
     max_position_embeddings: int = 2048
     rope_theta: float = 10000.0
+    positions: str = "rope"  # rope | none | the key that says rope where they are
     tied: bool = False
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # sizes that go by other names
     # Norms: their kind, the key of their ε and its default.
@@ -108,7 +155,7 @@ class Rotary:
     experts: Experts | None = None
     sinks: bool = False
     gated: bool = False  # the query's projection is twice as wide and gates the heads' outputs
-    state: State | None = None  # of the layers that do not attend: all but one in `pattern`
+    state: State | None = None  # of the layers that do not attend
     fills: bool = False  # the heads fill the width: a head_dim is no key of the family
     many: bool = False  # a key/value head for every query head: no key either
     divides: bool = False  # the heads must divide the width, though head_dim is a key of its own
@@ -122,7 +169,9 @@ class Rotary:
         return self.names.get(size, (size,))
 
 
-SLIDING, CHUNKED, LINEAR = "sliding_attention", "chunked_attention", "linear_attention"
+SLIDING, CHUNKED, LINEAR, FULL = "sliding_attention", "chunked_attention", "linear_attention", "full_attention"
+PARTS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
+"""Letters of hybrid_override_pattern, and what each says that a layer is; without one there are these four layers."""
 
 
 def _chunks(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
@@ -165,30 +214,32 @@ def _windows(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
     return [w if windowed else None for windowed in types]
 
 
-def _routed(keys: Keys, own: Experts, f: int, biased: str) -> Feedforward:
+def _routed(keys: Keys, family: Rotary, own: Experts, f: int, biased: str) -> Feedforward:
     """The feed-forward of a layer with experts."""
-    E = keys.integer(own.names, own.count, 0 if own.where == "step" else 1)
-    k = keys.integer("num_experts_per_tok", own.per_token)
+    E = keys.integer(own.names, own.count, 0 if own.where == "step" or own.or_none else 1)
+    k = keys.integer("num_experts_per_tok", own.per_token, int(E > 0))
     if E and k > E:
         raise ModelError("num_experts_per_tok", f"{k} is above the {E} experts; at most that many")
     if own.groups is not None:
         _groups(keys, own, E)
     width = keys.integer("moe_intermediate_size", own.width) if own.width else f
     shared = 0
-    if own.shared == "gated":
-        shared = keys.integer("shared_expert_intermediate_size", own.shared_width)
+    if own.shared_width:
+        shared = keys.integer(own.shared, own.shared_width)
     elif own.shared == "one":
         shared = width
     elif own.shared == "counted":
         shared = width * keys.integer("n_shared_experts", own.shared_count)
+    if own.or_none and not E:
+        return Feedforward(family.feedforward, shared)
     return Feedforward(
-        "gated",
+        family.feedforward,
         width,
         "f" in biased,
         E,
         k,
         shared_width=shared,
-        shared_gate=own.shared == "gated",
+        shared_gate=own.shared_gate,
         router_bias="r" in biased,
     )
 
@@ -205,8 +256,9 @@ def _groups(keys: Keys, own: Experts, E: int) -> None:
             raise ModelError("n_group", f"{groups} groups do not divide {E} experts into two or more each")
 
 
-def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[Feedforward]:
+def _feedforwards(keys: Keys, family: Rotary, biased: str, types: list[str]) -> list[Feedforward]:
     """The feed-forward of each layer, in depth order."""
+    layers = len(types)
     own, names = family.experts, family.named("intermediate_size")
     if family.inner:
         d = keys.integer(family.named("hidden_size"), family.hidden_size)
@@ -218,7 +270,10 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, layers: int) -> list[
         return [dense] * layers
     if own.dense_width:
         dense = replace(dense, width=keys.integer("intermediate_size_mlp", own.dense_width))
-    routed = _routed(keys, own, f, biased)
+    if own.where == "parts":
+        parts = {"mlp": dense} | ({"moe": _routed(keys, family, own, f, biased)} if "moe" in types else {})
+        return [parts.get(kind, Feedforward("none", 0)) for kind in types]
+    routed = _routed(keys, family, own, f, biased)
     if own.where == "first":
         keys.fixed("moe_layer_freq", 1)
         first = keys.integer("first_k_dense_replace", own.dense_first, 0)
@@ -263,7 +318,7 @@ def _latent(keys: Keys, family: Rotary, h: int, biased: str) -> Attention:
     )
 
 
-def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str) -> Attention:
+def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str, turned: bool) -> Attention:
     if family.latent:
         return _latent(keys, family, h, biased)
     h_kv = h if family.many else keys.key_value_heads(family.num_key_value_heads, h)
@@ -271,7 +326,7 @@ def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str) -> Atten
     if not family.fills and (head_dim is not None or keys.get("head_dim") is not None):
         head_dim = keys.integer("head_dim", head_dim)
     own = keys.heads(d, h, h_kv, head_dim)
-    if own.head_dim % 2:
+    if turned and own.head_dim % 2:
         raise ModelError("head_dim", f"{own.head_dim} is odd; rotary positions pair the components")
     normed = keys.flag(family.query_key_norm_flag, False) if family.query_key_norm_flag else True
     biases: dict[str, Any] = {name: letter in biased for letter, name in BIASED.items()}
@@ -279,18 +334,52 @@ def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str) -> Atten
     return replace(own, **biases, query_key_norm=norm, sinks=family.sinks, gated=family.gated)
 
 
-def _mixers(keys: Keys, family: Rotary, attention: Attention, layers: int) -> list[Attention | FixedState]:
+def _parts(keys: Keys) -> list[str]:
+    """What each layer is, of a family whose layers are a mixer or a feed-forward alone; a letter each in older files."""
+    given = {key: keys.get(key) for key in ("layers_block_type", "layer_types", "hybrid_override_pattern")}
+    name, types = next((pair for pair in given.items() if pair[1] is not None), ("layers_block_type", None))
+    if types is None:
+        types = keys.default(name, list(PARTS.values()))
+    elif name == "hybrid_override_pattern" and isinstance(types, str):
+        types = [PARTS.get(letter, letter) for letter in types]
+    if not isinstance(types, list) or not 0 < len(types) <= MOST_LAYERS:
+        raise ModelError(name, f"{types!r}; wanted is one of {', '.join(PARTS.values())} for each layer")
+    found = keys.named(name, types, *PARTS.values())
+    if (layers := keys.derived("num_hidden_layers", len(found), f"as {name} says")) != len(found):
+        raise ModelError("num_hidden_layers", f"{layers}; {name} says {len(found)}")
+    return found
+
+
+def _types(keys: Keys, family: Rotary) -> list[str]:
+    """Each layer's type, in depth order: what mixes tokens in it or, of `parts`, what it is."""
+    own = family.state
+    if own and own.where == "parts":
+        return _parts(keys)
+    layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
+    if own is None:
+        return [FULL] * layers
+    if own.where == "others":
+        attending = set(keys.numbers("attn_layer_indices", 0, layers - 1) or [])
+        return [FULL if i in attending else LINEAR for i in range(layers)]
+    period = family.pattern
+    if period and keys.get("layer_types") is None:
+        period = keys.integer("full_attention_interval", period)
+    keys.read.add("full_attention_interval")
+    why = f"every {period}. layer attends" if period else "the family's default"
+    linear = keys.layer_types(layers, LINEAR, lambda i: not period or bool((i + 1) % period), why)
+    return [LINEAR if own else FULL for own in linear]
+
+
+def _mixers(
+    keys: Keys, family: Rotary, attention: Attention, types: list[str], d: int
+) -> list[Attention | FixedState | None]:
     """What mixes tokens in each layer, in depth order."""
     if family.state is None:
         chunked = family.window == "chunked"
-        windows = _windows(keys, family, layers)
+        windows = _windows(keys, family, len(types))
         return [replace(attention, window=w, chunked=chunked and w is not None) for w in windows]
-    state, period = family.state.read(keys), family.pattern
-    if keys.get("layer_types") is None:
-        period = keys.integer("full_attention_interval", period)
-    keys.read.add("full_attention_interval")
-    types = keys.layer_types(layers, LINEAR, lambda i: bool((i + 1) % period), f"every {period}. layer attends")
-    return [state if linear else attention for linear in types]
+    mixers: dict[str, Attention | FixedState] = {LINEAR: family.state.read(keys, d), FULL: attention}
+    return [mixers.get(kind) for kind in types]
 
 
 def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
@@ -300,14 +389,18 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     d = keys.integer(family.named("hidden_size"), family.hidden_size)
     h = keys.integer(family.named("num_attention_heads"), family.num_attention_heads)
     keys.dividing(d, h, family.divides)
+    positions = family.positions
+    if positions not in ("rope", "none"):
+        positions = "rope" if keys.get(positions) == "rope" else "none"
     biased = "".join(
         letters for key, (default, letters) in family.biases.items() if (keys.flag(key, default) if key else default)
     )
-    attention = _attention(keys, family, d, h, biased)
-    layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
-    mixers, feedforwards = _mixers(keys, family, attention, layers), _feedforwards(keys, family, biased, layers)
+    attention = _attention(keys, family, d, h, biased, positions == "rope")
+    types = _types(keys, family)
+    mixers, feedforwards = _mixers(keys, family, attention, types, d), _feedforwards(keys, family, biased, types)
     parallel = keys.flag("use_parallel_residual", family.parallel) if "parallel" in family.flags else family.parallel
-    norms = 1 if parallel and family.norms == 1 else max(2, family.norms)
+    parts = family.state is not None and family.state.where == "parts"
+    norms = 1 if parts or (parallel and family.norms == 1) else max(2, family.norms)
     return ModelSpec(
         name=name,
         d_model=d,
@@ -319,8 +412,8 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
                 for mixer, feedforward in zip(mixers, feedforwards, strict=True)
             ]
         ),
-        positions="rope",
-        rope_base=keys.rope_base(family.rope_theta),
+        positions=positions,
+        rope_base=keys.rope_base(family.rope_theta) if positions == "rope" else family.rope_theta,
         norm=family.norm,
         norm_bias=family.norm_bias,
         norm_epsilon=keys.number(family.epsilon, family.epsilon_default, 1),
@@ -335,6 +428,7 @@ def _latent_family(**own: Any) -> Rotary:
 
 
 _LOCAL = ("num_local_experts", "num_experts")
+_SHARED: dict[str, Any] = {"shared": "shared_expert_intermediate_size", "shared_width": 5632, "shared_gate": True}
 _QWEN: dict[str, Any] = {"vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32}
 _QWEN |= {"max_position_embeddings": 32768, "window": "upper", "sliding_window": 4096}
 _GEMMA: dict[str, Any] = {"head_dim": 256, "max_position_embeddings": 8192, "tied": True}
@@ -363,7 +457,7 @@ ROTARY: dict[str, Rotary] = {
         biases={"qkv_bias": (True, "qkv")},
         window="flag",
         fixed={"use_sliding_window": (False, None)},
-        experts=Experts(("num_experts",), 60, 4, width=1408, where="step", shared="gated"),
+        experts=Experts(("num_experts",), 60, 4, width=1408, where="step", **_SHARED),
     ),
     "qwen3_moe": Rotary(
         vocab_size=151936,
@@ -381,14 +475,14 @@ ROTARY: dict[str, Rotary] = {
         **_HYBRID,
         intermediate_size=5632,
         num_hidden_layers=48,
-        experts=Experts(("num_experts",), 512, 10, width=512, where="step", shared="gated", shared_width=512),
+        experts=Experts(("num_experts",), 512, 10, width=512, where="step", **_SHARED | {"shared_width": 512}),
     ),
     "qwen3_5_text": Rotary(**_QWEN_3_5 | {"hidden_size": 4096, "num_key_value_heads": 4}, intermediate_size=12288),
     "qwen3_5_moe_text": Rotary(
         **_QWEN_3_5,
         intermediate_size=0,
         num_hidden_layers=40,
-        experts=Experts(("num_experts",), 256, 8, width=512, shared="gated", shared_width=512),
+        experts=Experts(("num_experts",), 256, 8, width=512, **_SHARED | {"shared_width": 512}),
     ),
     "gemma": Rotary(
         **_GEMMA,
@@ -567,6 +661,53 @@ ROTARY: dict[str, Rotary] = {
         window="pattern",
         sliding_window=4096,
         pattern=4,
+    ),
+    "bamba": Rotary(
+        vocab_size=128000,
+        intermediate_size=14336,
+        num_key_value_heads=8,
+        max_position_embeddings=262144,
+        epsilon_default=1e-5,
+        biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")},
+        state=replace(MAMBA, where="others"),
+    ),
+    "granitemoehybrid": Rotary(
+        positions="position_embedding_type",
+        state=replace(MAMBA, where="typed"),
+        experts=Experts(
+            ("num_local_experts",), 8, 2, shared="shared_intermediate_size", shared_width=1024, or_none=True
+        ),
+    ),
+    "nemotron_h": Rotary(
+        vocab_size=131072,
+        intermediate_size=21504,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=4096,
+        epsilon="layer_norm_epsilon",
+        epsilon_default=1e-5,
+        positions="none",
+        biases={},
+        feedforward="gelu",
+        state=NEMOTRON,
+        experts=Experts(
+            ("n_routed_experts", "num_local_experts"),
+            8,
+            2,
+            width=7688,
+            where="parts",
+            shared="moe_shared_expert_intermediate_size",
+            shared_width=7688,
+            groups=True,
+            n_group=1,
+            topk_group=1,
+        ),
+        fixed={
+            "tie_word_embeddings": (False, None),  # transformers never ties it
+            "mlp_bias": (False, None),
+            "moe_latent_size": (None,),
+            "mamba_ssm_cache_dtype": ("float32", None),
+        },
     ),
     "llama4_text": Rotary(
         vocab_size=202048,

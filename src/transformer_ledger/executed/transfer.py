@@ -14,7 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from transformer_ledger.executed.count import CountError
 from transformer_ledger.executed.decoder import Decoder
-from transformer_ledger.executed.transformers_model import QKV, fused
+from transformer_ledger.executed.transformers_model import QKV, fused, layer_of
 from transformer_ledger.model import Attention, FixedState, ModelSpec
 
 ALONE = ("attention.sinks", "state.decay", "state.step", "state.skip")  # parameters of a module of ours itself
@@ -41,7 +41,17 @@ def _paired(rows: Tensor) -> Tensor:
 
 
 def _state(component: str, tensor: Tensor, own: FixedState) -> dict[str, Tensor]:
-    """The tensors of a fixed state; qwen3_next's lie group by group, its shares that are overwritten before the steps."""
+    """The tensors of a fixed state; qwen3_next's lie group by group, its shares that are overwritten before the steps.
+
+    Mamba-2's channels are values, what is written at, what is read with; ours the other way round.
+    """
+    if own.rule == "ssm" and component.startswith(("state.gate+", "state.convolution")):
+        values, narrow = own.heads * own.value_dim, own.groups * own.key_dim
+        widths = [values, narrow, narrow]
+        if component == "state.convolution":
+            return {component: torch.cat(tensor.split(widths)[::-1])}
+        gate, *channels, rates = tensor.split([values, *widths, own.heads])
+        return {"state.gate": gate, "state.input": torch.cat(channels[::-1]), "state.rates": rates}
     if component == "state.input+gate":
         g = own.heads // own.groups * own.value_dim
         parts = tensor.unflatten(0, (own.groups, -1)).split([own.key_dim, own.key_dim, g, g], 1)
@@ -69,9 +79,9 @@ def _cut(
     component: str, part: str, tensor: Tensor, own: Attention | FixedState | None, family: str
 ) -> dict[str, Tensor]:
     """Our tensors out of one of transformers, outputs first."""
-    if component == "feedforward.gate+up":
+    if component.endswith("feedforward.gate+up"):
         gate, up = tensor.chunk(2, -1 if part == "bias" else -2)
-        return {"feedforward.gate": gate, "feedforward.up": up}
+        return {component.replace("gate+up", "gate"): gate, component.replace("gate+up", "up"): up}
     if isinstance(own, FixedState):
         return _state(component, tensor, own)
     if own is None:
@@ -121,16 +131,16 @@ def ours(theirs: nn.Module, spec: ModelSpec, family: str) -> Decoder:
         module = theirs.get_submodule(owner)
         if part not in ("weight", "bias"):  # experts and sinks are tensors of the module itself
             owner, part = path, "bias" if part.endswith("_proj_bias") else "weight"
-        layer = re.search(r"\.(\d+)\.", path)
-        own = layers[int(layer.group(1))].mixer if layer else None
+        index, layer = re.search(r"\.(\d+)\.", path), layer_of(path, layers)
         value = _ours_first(path, tensor, module, family)
-        for component, cut in _cut(fused("." + owner, own), part, value, own, family).items():
+        mixer = layer.mixer if layer else None
+        for component, cut in _cut(fused("." + owner, layer), part, value, mixer, family).items():
             name, last = component, part
             if component in ALONE:
                 name, _, last = component.rpartition(".")
-            if layer:
-                name = f"layers.{layer.group(1)}.{name}"
-            if component == "norm" and layer:
+            if index:
+                name = f"layers.{index.group(1)}.{name}"
+            if component == "norm" and index:
                 name += f".{given[name, last]}"
                 given[name.rpartition(".")[0], last] += 1
             target = made.get_submodule(name).get_parameter(last)

@@ -40,7 +40,7 @@ QKV = "attention.query+key+value"
 COMPONENTS = tuple(
     (re.compile(pattern + r"$"), component)
     for pattern, component in (
-        (r"\.(embed_tokens|embed_in|wte|word_embeddings)", "token_embedding"),
+        (r"\.(embed_tokens|embed_in|wte|word_embeddings|embeddings)", "token_embedding"),
         (r"\.(wpe|embed_positions)", "position_embedding"),
         (r"\.word_embeddings_layernorm", "embedding_norm"),
         (r"\.project_in", "embedding_projection"),
@@ -67,13 +67,17 @@ COMPONENTS = tuple(
         (r"\.conv1d", "state.convolution"),
         (r"\.A_log", "state.decay"),
         (r"\.dt_bias", "state.step"),
-        (r"\.linear_attn\.norm", "state.norm"),
-        (r"\.linear_attn\.out_proj", "state.output"),
+        (r"\.in_proj", "state.gate+input+rates"),
+        (r"\.D", "state.skip"),
+        (r"\.(linear_attn|mamba|mixer)\.norm", "state.norm"),
+        (r"\.(linear_attn|mamba|mixer)\.out_proj", "state.output"),
         (r"\.(gate|router)", "router"),
         (r"\.shared_expert_gate", "shared_gate"),
         (r"\.shared_experts?\.up_proj", "shared_feedforward.up"),
         (r"\.shared_experts?\.gate_proj", "shared_feedforward.gate"),
         (r"\.shared_experts?\.down_proj", "shared_feedforward.down"),
+        (r"\.shared_mlp\.input_linear", "shared_feedforward.gate+up"),
+        (r"\.shared_mlp\.output_linear", "shared_feedforward.down"),
         (r"\.(gate_up_proj|gate_up_proj_bias)", "feedforward.gate+up"),
         (r"\.experts", "feedforward.gate+up+down"),
         (r"\.gate_proj", "feedforward.gate"),
@@ -111,34 +115,44 @@ def component_of(path: str) -> str:
 
 
 def _widths(mixer: Attention | FixedState | None) -> dict[str, int]:
-    """Output widths of the projections that a fused one may join; the maps of a feed-forward are as wide as each other."""
-    feedforward = dict.fromkeys(("up", "gate", "down"), 1)
+    """Output widths of the projections that a fused one may join."""
     if isinstance(mixer, FixedState):
         values = mixer.heads * mixer.value_dim
-        return feedforward | {"input": mixer.channels, "gate": values, "rates": mixer.rates * mixer.heads}
+        return {"input": mixer.channels, "gate": values, "rates": mixer.rates * mixer.heads}
     if mixer is None:
-        return feedforward
+        return {}
     own, latent = mixer, mixer.latent
     if latent:
-        return feedforward | {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
+        return {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
     q, kv = own.heads * own.head_dim, own.kv_heads * own.head_dim
-    return feedforward | {"query": q, "key": kv, "value": kv} | ({"gate": q} if own.gated else {})
+    return {"query": q, "key": kv, "value": kv} | ({"gate": q} if own.gated else {})
 
 
-def fused(path: str, mixer: Attention | FixedState | None) -> str:
-    """The component of a module's path, a fused one by all its parts: a gated attention's query has the gate in it."""
+def fused(path: str, layer: Layer | None) -> str:
+    """The component of a module's path, a fused one by all its parts: a gated attention's query has the gate in it.
+
+    Where no expert is routed to, those that every token passes are the feed-forward itself.
+    """
     component = component_of(path)
-    gated = isinstance(mixer, Attention) and mixer.gated
-    return "attention.query+gate" if gated and component == "attention.query" else component
+    if layer is None:
+        return component
+    if component == "attention.query" and isinstance(layer.mixer, Attention) and layer.mixer.gated:
+        return "attention.query+gate"
+    if not layer.feedforward.experts:
+        return component.removeprefix("shared_")
+    return component.replace("gate+up+down", "up+down") if layer.feedforward.kind == "gelu" else component
 
 
-def _cut(component: str, value: int, mixer: Attention | FixedState | None) -> dict[str, int]:
-    """The shares of a fused component, by output width. Raises CountError where they are no integers."""
+def _cut(component: str, value: int, layer: Layer | None) -> dict[str, int]:
+    """The shares of a fused component, by output width. Raises CountError where they are no integers.
+
+    The maps of a feed-forward are as wide as each other.
+    """
     part, _, joined = component.rpartition(".")
     names = joined.split("+")
     if len(names) == 1:
         return {component: value}
-    widths = _widths(None if part == "feedforward" else mixer)
+    widths = dict.fromkeys(names, 1) if part.endswith("feedforward") else _widths(layer.mixer if layer else None)
     shares, cut = {name: widths[name] for name in names}, {}
     for name, share in shares.items():
         if value * share % sum(shares.values()):
@@ -189,9 +203,10 @@ def build(hf_config: Mapping[str, Any], device: str = "meta", dtype: torch.dtype
 class Skip(nn.Module):
     """Stands where a layer stood and hands its input on, in the form the layer's output had."""
 
-    def __init__(self, outputs: int | None):
+    def __init__(self, block_type: str | None):
         super().__init__()
-        self.outputs = outputs
+        self.outputs: int | None = None
+        self.block_type = block_type  # by which nemotron_h chooses a layer's mask
 
     def forward(self, hidden_states: torch.Tensor, *_: Any, **__: Any) -> Any:
         passed = hidden_states.view_as(hidden_states)  # a tensor of its own, see own_inputs
@@ -230,7 +245,7 @@ class Runner:
         parts = {"attention": spec.attentions(), "feedforward": fed, "head": spec.head_width}
         self.has = {name for name, there in parts.items() if there}
         self.attending = [i for i, layer in enumerate(self.described) if isinstance(layer.mixer, Attention)]
-        self.skips = [Skip(None) for _ in self.whole]
+        self.skips = [Skip(getattr(layer, "block_type", None)) for layer in self.whole]
 
     def full_depth(self, batch: int, tokens: int) -> Counter[str]:
         """FLOPs by component of a forward pass through all layers; learns the form of a layer's output."""
@@ -279,8 +294,8 @@ class Runner:
         counts: Counter[str] = Counter(products=counter.get_total_flops() - every)
         for path, flops in modules.items():
             if flops:
-                mixer = _mixer(path, self.described)
-                counts.update(_cut(fused("." + path, mixer), flops, mixer))
+                layer = layer_of(path, self.described)
+                counts.update(_cut(fused("." + path, layer), flops, layer))
         return counts
 
     def _split(self, counts: Counter[str]) -> Counter[str]:
@@ -393,10 +408,10 @@ def _kept(layer: Any) -> list[torch.Tensor]:
     return [tensor for tensor in found if tensor is not None]
 
 
-def _mixer(path: str, layers: list[Layer]) -> Attention | FixedState | None:
-    """What mixes tokens in the layer that a module or tensor belongs to; None outside the layers."""
-    layer = re.search(r"\.(\d+)\.", path)
-    return layers[int(layer.group(1))].mixer if layer else None
+def layer_of(path: str, layers: list[Layer]) -> Layer | None:
+    """The layer that a module or tensor belongs to; None outside the layers."""
+    found = re.search(r"\.(\d+)\.", path)
+    return layers[int(found.group(1))] if found else None
 
 
 def parameters(model: Any, spec: ModelSpec) -> Counter[tuple[str, str]]:
@@ -407,8 +422,8 @@ def parameters(model: Any, spec: ModelSpec) -> Counter[tuple[str, str]]:
         owner, _, part = path.rpartition(".")
         if part not in ("weight", "bias"):  # experts and sinks are tensors of the module itself
             owner, part = path, "bias" if part.endswith("_proj_bias") else "weight"
-        mixer = _mixer(path, layers)
-        for component, value in _cut(fused("." + owner, mixer), tensor.numel(), mixer).items():
+        layer = layer_of(path, layers)
+        for component, value in _cut(fused("." + owner, layer), tensor.numel(), layer).items():
             counts[component, part] += value
     return counts
 
