@@ -34,7 +34,7 @@ GPT2: dict[str, Any] = {
 def _readable(family: Rotary) -> bool:
     """Whether all layers are of one kind, and no key of the family's own decides a tensor."""
     plain = family.norm == "rmsnorm" and not (
-        family.sinks or family.latent or family.fixed or family.names or family.flags
+        family.sinks or family.latent or family.state or family.fixed or family.names or family.flags
     )
     return plain and family.window in ("none", "all", "upper") and (family.experts or SAME_EXPERTS) == SAME_EXPERTS
 
