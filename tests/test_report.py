@@ -16,6 +16,7 @@ import yaml
 
 from transformer_ledger import huggingface, routes
 from transformer_ledger.evidence import Evidence, Printed
+from transformer_ledger.families import FAMILIES
 from transformer_ledger.formulas.training_compute import rule_parameters
 from transformer_ledger.ledger import activations, fit, kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
@@ -639,3 +640,15 @@ def test_a_figure_with_other_digits_shows_the_factor(printed, ours, outcome):
     asked = Evidence("B5.3", by=routes.TORCH)
     asked.prints("weights", ours, Printed(printed))
     assert [entry["outcome"] for entry in claims._printed(asked.rows)] == [outcome]
+
+
+def test_models_that_the_calculator_leaves_out_are_named(tables, html):
+    """A hybrid has its ledgers; where a section has nothing for it, the section says so."""
+    models = {"hybrid": {"spec": FAMILIES["nemotron_h"].read("hybrid").to_json(), "label": "A <hybrid>"}}
+    found = page.compute(models=models, recipes=tables["recipes"], report={"whatif": {"model": "hybrid"}})
+    for part, start in (("what-if", "Not in the calculator: "), ("activations", "Not given for ")):
+        assert (
+            f"{start}A &lt;hybrid&gt;. Some of their layers keep a fixed state" in found[found.index(f'id="{part}"') :]
+        )
+    assert "Not in the calculator" not in html
+    assert "hybrid" not in json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', found, re.S)[1])["whatif"]["models"]

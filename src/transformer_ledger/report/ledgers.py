@@ -60,6 +60,10 @@ class Inputs:
         """The rows of a ledger, none where it was not made."""
         return self.ledger.get(name, [])
 
+    def mixed(self) -> list[str]:
+        """Labels of the models for which neither activations nor the calculator's fields are given."""
+        return [self.labels[name] for name, spec in self.specs.items() if not spec.plain]
+
     def labelled(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Rows in which a model goes by its label."""
         return [{**row, "model": self.labels.get(row["model"], row["model"])} for row in rows]
@@ -353,13 +357,13 @@ def activations_summary(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _activations(given: Inputs) -> Section:
-    missing = [{"model": name, "eager": Cell("not given")} for name, spec in given.specs.items() if not spec.plain]
-    rows = activations_summary(given.rows("activations")) + (missing if given.rows("activations") else [])
+    rows, mixed = activations_summary(given.rows("activations")), given.mixed()
     sizes = ("eager", "eager, checkpointed", "fused", "fused, checkpointed", "logits")
     columns = {"model": TEXT, **dict.fromkeys(sizes, SIZE), "batch": COUNT, "context": COUNT, "differ": DIFFER}
     return layout.section(
         "activations",
         layout.text("activations"),
+        layout.text("sections/activations/mixed", models=layout.listed(mixed)) if mixed else None,
         layout.table("summary-activations", given.labelled(rows), columns),
         layout.full("ledger/activations"),
     )

@@ -137,15 +137,16 @@ def _digest(sources: Any) -> Cell | None:
     return Cell(Markup('<code title="{}">{}</code>').format(text, text[:DIGEST]), text)
 
 
-def _calculator(possible: bool, device: Mapping[str, Any]) -> Section:
-    """The calculator, or why there is none."""
+def _calculator(possible: bool, device: Mapping[str, Any], mixed: Sequence[str]) -> Section:
+    """The calculator and which models it leaves out, or why there is none."""
     if not possible:
         return layout.section("what-if", layout.text("sections/what-if/empty", css="note"))
     named = " " + layout.told("sections/what-if/device", device="{device}") if device["name"] else ""
     said = layout.say_text(
         layout.words()["sections"]["what-if"]["text"].replace("{device}", named), device=device["name"]
     )
-    return layout.section("what-if", Block("text", {"html": said, "css": ""}), Block("calculator", {}))
+    without = layout.text("sections/what-if/mixed", models=layout.listed(mixed)) if mixed else None
+    return layout.section("what-if", Block("text", {"html": said, "css": ""}), without, Block("calculator", {}))
 
 
 def _environment() -> jinja2.Environment:
@@ -200,7 +201,7 @@ def compute(
     surprised = surprises(**judging, ledger=everything, timing=timing)
     sections = [
         judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
-        _calculator(bool(models and recipes), device),
+        _calculator(bool(models and recipes), device, given.mixed()),
         judged.section(rows, verification, claimfigures.tries(models, recipes), claimfigures.plays(models, recipes)),
         layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
         _models(models, given, every),

@@ -46,7 +46,7 @@ def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
 
 def variable(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The models whose sizes can be changed here: those without fixed states."""
-    return {name: model for name, model in models.items() if ModelSpec.from_json(model["spec"]).plain}
+    return {name: models[name] for name, spec in specs(models).items() if spec.plain}
 
 
 class Stored(NamedTuple):
