@@ -8,6 +8,7 @@ data: tests/mutants/*.yaml, one list entry each.
 from __future__ import annotations
 
 import argparse
+import json
 import queue
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from transformer_ledger import summary, tables  # noqa: E402
 from transformer_ledger.claims import table as claims  # noqa: E402
 
 TABLE = ROOT / "docs/mutants.md"
+OUTCOMES = ROOT / "tests/mutants/outcomes.json"  # {name: [outcome, who noticed]}
 STATE = ("results", ".snakemake")  # what a run leaves, put back after each fault
 
 
@@ -100,45 +102,58 @@ def tried(mutant: Mutant, folder: Path, baseline: Path, *arguments: str) -> tupl
         source.write_text(text, encoding="utf-8")
 
 
-def table(outcomes: list[tuple[Mutant, str, list[str]]]) -> str:
-    """The Markdown of docs/mutants.md."""
-    count = {name: sum(outcome == name for _, outcome, _ in outcomes) for name in ("noticed", "survived", "crashed")}
-    equivalent = sum(bool(mutant.equivalent) for mutant, _, _ in outcomes)
+def table(outcomes: dict[str, tuple[str, str]]) -> str:
+    """The Markdown of docs/mutants.md: `outcomes` gives for each fault's name (noticed, survived or crashed, who noticed)."""
+    faults = mutants()
+    missed = survivors(outcomes)
+    equivalent = sum(bool(mutant.equivalent) for mutant in faults)
     lines = [
         "# Mutants",
         "",
-        "Each line is one fault that `make mutants` put into the code. The run noticed it where a claim came out "
-        "otherwise, a control no longer broke, a ledger differed or a case left its bound. A crash counts as not noticed.",
+        "Each line is one fault that `make mutants` put into the code, alone. The run noticed it where a claim got another "
+        "verdict, a sabotage was not caught, a ledger differed or a case left its bound. A crash counts as not noticed.",
         "",
-        f"{len(outcomes)} faults: {count['noticed']} noticed, {equivalent} equivalent (no figure can change), "
-        f"{count['survived'] - equivalent} survived, {count['crashed']} crashed.",
+        f"{len(faults)} faults: {len(faults) - equivalent - len(missed)} noticed, {equivalent} equivalent (no figure can "
+        f"change), {len(missed)} not noticed.",
         "",
         "| name | file | change | who noticed |",
         "|---|---|---|---|",
     ]
-    for mutant, outcome, said in outcomes:
+    for mutant in faults:
+        outcome, who = outcomes.get(mutant.name, ("not tried", ""))
         change = f"`{_cell(mutant.find)}` → `{_cell(mutant.replace)}`"
-        who = "; ".join(line[:160] for line in said[:3]) + (f"; {len(said) - 3} more" if len(said) > 3 else "")
         verdict = f"equivalent: {mutant.equivalent}" if mutant.equivalent else who if outcome == "noticed" else outcome
         lines.append(f"| {mutant.name} | {mutant.file} | {change} | {_cell(verdict)} |")
     return "\n".join(lines) + "\n"
+
+
+def in_short(said: list[str]) -> str:
+    """The first three of the lines that noticed a fault, none of them long, and how many more there were."""
+    return "; ".join(line[:160] for line in said[:3]) + (f"; {len(said) - 3} more" if len(said) > 3 else "")
 
 
 def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").replace("`", "'").split())
 
 
-def survivors(outcomes: list[tuple[Mutant, str, list[str]]]) -> list[str]:
-    """Faults that should have been noticed and were not, and equivalent ones that were."""
-    return [
-        f"{mutant.name}: {outcome}"
-        for mutant, outcome, _ in outcomes
-        if (outcome != "noticed") != bool(mutant.equivalent)
-    ]
+def survivors(outcomes: dict[str, tuple[str, str]]) -> list[str]:
+    """Faults that should have been noticed and were not, equivalent ones that were, and those not tried."""
+    found = {mutant.name: (outcomes.get(mutant.name, ("not tried", []))[0], mutant.equivalent) for mutant in mutants()}
+    return [f"{name}: {got}" for name, (got, same) in found.items() if got != ("survived" if same else "noticed")]
+
+
+def record(tried_now: dict[str, tuple[str, str]]) -> list[str]:
+    """Put what was tried into the record, write docs/mutants.md from it, and return the survivors."""
+    known = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
+    names = {mutant.name for mutant in mutants()}
+    outcomes = {name: outcome for name, outcome in {**known, **tried_now}.items() if name in names}
+    OUTCOMES.write_text(json.dumps(outcomes, indent=0, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    TABLE.write_text(table(outcomes), encoding="utf-8")
+    return survivors(outcomes)
 
 
 def main() -> int:
-    """Run all faults, or those named, two at a time; write docs/mutants.md where all were run."""
+    """Run all faults, or those named, two at a time; put the outcomes into the record and write docs/mutants.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="faults, or beginnings of their names (default: all)")
     parser.add_argument("--workers", type=int, default=2)
@@ -174,11 +189,9 @@ def main() -> int:
         return mutant, outcome, said
 
     with ThreadPoolExecutor(options.workers) as pool:
-        outcomes = list(pool.map(run, wanted))
+        outcomes = {mutant.name: (outcome, in_short(said)) for mutant, outcome, said in pool.map(run, wanted)}
     shutil.rmtree(scratch)
-    if not options.names:
-        TABLE.write_text(table(outcomes), encoding="utf-8")
-    print("\n".join(bad := survivors(outcomes)) or "no survivor")
+    print("\n".join(bad := record(outcomes)) or "no survivor")
     return bool(bad)
 
 

@@ -1,8 +1,10 @@
 """The faults of `make mutants` are well written, and a run notices the few that are tried here, with the minimal config."""
 
+import json
+
 import pytest
 from conftest import copy_project
-from mutation import ROOT, mutants, noticed, tried
+from mutation import OUTCOMES, ROOT, TABLE, mutants, noticed, survivors, table, tried
 
 
 @pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
@@ -15,6 +17,12 @@ def test_a_fault_can_be_put_in(mutant):
 
 def test_there_are_enough():
     assert len(mutants()) >= 120
+
+
+def test_the_record_has_each_fault_and_no_survivor():
+    outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8"))
+    assert survivors(outcomes) == []
+    assert TABLE.read_text(encoding="utf-8") == table(outcomes), "make mutants writes docs/mutants.md"
 
 
 @pytest.fixture(scope="module")

@@ -167,6 +167,21 @@ def test_a_run_is_alone_and_leaves_nothing_behind_when_it_is_stopped(project):
     assert not list(project.rglob("*.partial"))
 
 
+STARTED_AFTER = """
+import signal, subprocess, sys, time
+exec(open("workflow/rules/run.smk").read())
+try:
+    stop(signal.SIGINT, None)
+except SystemExit:
+    print(subprocess.run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=20).returncode)
+"""
+
+
+def test_a_job_that_starts_while_the_run_is_stopped_is_ended_too():
+    done = subprocess.run([sys.executable, "-c", STARTED_AFTER], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == [str(-signal.SIGTERM)], done.stderr[-2000:]
+
+
 def test_a_removed_model_leaves_no_stale_table_and_says_so(project):
     stranger = project / "results/execution/mine.parquet"
     stranger.write_bytes(b"mine")

@@ -16,7 +16,7 @@ LOCK = []  # held open; the system gives it back when this process ends, however
 def stop(number, frame):
     """End the jobs, then this process, as it does where a job fails; what it would print then is no news."""
     for again in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(again, signal.SIG_IGN)
+        signal.signal(again, lambda *_: None)  # SIG_IGN would pass on to a job that is just being started, and keep it
     STOPPED.append(signal.Signals(number).name)
     logging.disable(logging.CRITICAL)
     threading.Thread(target=end_jobs, daemon=True).start()
