@@ -61,7 +61,7 @@ PUBLIC = {name: family for name, config in CONFIGS.items() if (family := public(
 @pytest.fixture(scope="module")
 def execution():
     torch.set_num_threads(1)
-    return {name: run._activations(SPECS[name], CONFIGS[name], SETTINGS) for name in SPECS}
+    return {name: run._activations(SPECS[name], CONFIGS[name], SETTINGS, {}) for name in SPECS}
 
 
 def compute(execution, workloads=WORKLOADS):
@@ -88,6 +88,23 @@ def test_every_model_to_the_byte(execution):
     assert set(SHIPPED) - without["transformers"] == {"deepseek-v3", "gpt-oss-20b", "gemma-2-9b", "falcon-7b"}
 
 
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "gpt-oss-20b"])
+def test_a_model_is_traced_at_full_width(name):
+    spec, loads = SPECS[name], {"b8-t2048": WORKLOADS["b8-t2048"]}
+    made = {name: run._activations(spec, CONFIGS[name], SETTINGS, loads)}
+    rows = [row for row in compute(made, loads) if row["model"] == name and row["workload"] != COPY]
+    assert {row["difference"] for row in rows} == {0}
+    assert {row["implementation"] for row in rows} == {"ours", "transformers"}
+    assert max(row["bytes"] for row in rows) > 2**32  # more than the process may take
+
+
+def test_what_a_grouped_kernel_refuses_is_compared_with_nothing():
+    spec, loads = SPECS["deepseek_v2"], {"b1-t512": WORKLOADS["b1-t512"]}
+    assert any(layer.feedforward.width % 8 for _, layer in spec.kinds())
+    rows = run._activations(spec, CONFIGS["deepseek_v2"], SETTINGS, loads)
+    assert {row["implementation"] for row in rows if row["workload"] != COPY} == {"ours"}
+
+
 def test_what_is_covered_is_what_the_reader_knows():
     assert set(copies.PUBLIC) == set(public_activations.FAMILIES) < set(huggingface.KNOWN)
     assert {facts["model_type"] for facts in PUBLIC.values()} == set(copies.PUBLIC)
@@ -101,7 +118,7 @@ def test_what_is_said_not_to_fuse_does_not(monkeypatch, name):
     monkeypatch.setattr(executed, "METHODS", ("fused",))
     config = public_config(shrunken(SPECS[name], LARGEST, 16), CONFIGS[name])
     with pytest.raises((RuntimeError, ValueError), match=r"No available kernel|scaled_dot_product_attention"):
-        executed.measured_transformers(config, 2, 16, "bf16")
+        executed.measured(executed.transformers(config, "bf16"), 2, 16)
 
 
 def test_every_formula_is_measured():
@@ -243,7 +260,9 @@ def test_transformers_at_random_shapes(name, batch):
     largest |= {"experts": r.randint(1, 9), "vocabulary": r.randint(2, 90), "window": r.randint(1, 14)}
     spec = shrunken(spec, largest, 16)
     tokens = r.choice([1, 2, 5, 8, 13, 16])
-    found = executed.measured_transformers(public_config(spec, config), batch, tokens, r.choice(["bf16", "fp16"]))
+    found = executed.measured(
+        executed.transformers(public_config(spec, config), r.choice(["bf16", "fp16"])), batch, tokens
+    )
     assert found == predicted(spec, batch, tokens, found, facts), (config, spec, batch, tokens)
 
 
@@ -319,7 +338,7 @@ def drawn(seed):
 def test_random_decoders_to_the_byte(seed):
     r = random.Random(-1 - seed)
     spec, batch, tokens = drawn(seed), r.randint(1, 3), r.choice([1, 2, 3, 7, 12])
-    found = executed.measured(spec, batch, tokens, r.choice(["bf16", "fp16"]))
+    found = executed.measured(executed.ours(spec, r.choice(["bf16", "fp16"])), batch, tokens)
     assert found == predicted(spec, batch, tokens, found), spec
 
 

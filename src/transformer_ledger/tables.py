@@ -269,7 +269,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         layers | int64 | layer | layers of that kind; the total is the sum of layers × bytes over the kinds, plus outside and logits
         formula | string | | formulas of what is saved, printed from the functions that computed them, each with its number
         bytes | int64 | byte | storages that autograd saves for the backward pass, each once, without parameters
-        executed_bytes | int64 | byte | the same of real tensors on the CPU (the small copy only; null where nothing ran)
+        executed_bytes | int64 | byte | the same of a model that ran: the small copy with real tensors, the others traced; null where nothing ran
         difference | int64 | byte | bytes minus executed_bytes
         met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),

@@ -1,7 +1,9 @@
-"""What a real forward pass saves for its backward pass, tensor by tensor, on the CPU.
+"""What a forward pass saves for its backward pass, tensor by tensor, on the CPU.
 
 Saved tensors are seen by `torch.autograd.graph.saved_tensors_hooks`. A storage counts once, however many views of it are
-saved; parameters do not count. The meta device will not do: other kernels run there, and save other tensors.
+saved; parameters do not count. A small copy runs for real (`measured`). A model too large for that is traced
+(`traced`): torch's fake tensors have the shape, the type and the device of real ones, choose the same kernels and save
+the same tensors, without memory and without values. The meta device will not do: other kernels run there.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
@@ -84,7 +88,7 @@ class _Grouped(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, chosen: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight, chosen)
         out = x.new_empty(len(x), weight.shape[1])
-        for expert in chosen.unique().tolist():
+        for expert in () if is_fake(x) else chosen.unique().tolist():  # a fake tensor has no values
             out[chosen == expert] = x[chosen == expert] @ weight[expert].t()
         return out
 
@@ -175,7 +179,11 @@ def saved_bytes(
 
 def decoder(spec: ModelSpec, dtype: str, method: str, checkpointed: bool) -> Decoder:
     """Our decoder on the CPU, attention eager or fused, its layers checkpointed or not, experts by a grouped kernel."""
-    model = Decoder(spec).to(DTYPES[dtype])
+    torch.set_default_dtype(DTYPES[dtype])  # fake weights cannot be converted afterwards
+    try:
+        model = Decoder(spec)
+    finally:
+        torch.set_default_dtype(torch.float32)
     for module in model.modules():
         if isinstance(module, Experts):
             module.forward = functools.partial(_grouped, module)  # type: ignore[method-assign]
@@ -186,34 +194,40 @@ def decoder(spec: ModelSpec, dtype: str, method: str, checkpointed: bool) -> Dec
     return model
 
 
+class Way(NamedTuple):
+    """A model that is ready to run in one way: `method` as `eager` or `fused-checkpointed`, `run` token ids → logits."""
+
+    method: str
+    model: nn.Module
+    layers: nn.ModuleList
+    run: Callable[[Tensor], Tensor]
+
+
+Ways = Iterator[Way]
 Parts = dict[tuple[str, str], int]
 
 
-def _named(method: str, checkpointed: bool, parts: dict[str, int]) -> Parts:
-    name = f"{method}-checkpointed" if checkpointed else method
-    return {(name, part): size for part, size in parts.items()}
+def _method(method: str, checkpointed: bool) -> str:
+    return f"{method}-checkpointed" if checkpointed else method
 
 
-def measured(spec: ModelSpec, batch: int, tokens: int, dtype: str) -> Parts:
-    """Bytes by (method, part) of our decoder, methods as `eager` or `fused-checkpointed`; `spec` runs its kinds twice."""
-    found: Parts = {}
+def ours(spec: ModelSpec, dtype: str) -> Ways:
+    """Our decoder of `spec`, which has two layers of each kind."""
     for method in METHODS:
         for checkpointed in (False, True):
             model = decoder(spec, dtype, method, checkpointed)
-            found |= _named(method, checkpointed, saved_bytes(model, model.layers, model, batch, tokens))
-    return found
+            yield Way(_method(method, checkpointed), model, model.layers, model)
 
 
-def measured_transformers(hf_config: dict[str, Any], batch: int, tokens: int, dtype: str) -> Parts:
-    """The same of transformers' model of a small config.json, with two layers of each kind.
+def transformers(hf_config: dict[str, Any], dtype: str) -> Ways:
+    """transformers' model of a config.json that has two layers of each kind.
 
-    Raises RuntimeError where attention should be fused and torch takes another way.
+    Its `run` raises RuntimeError where attention should be fused and torch takes another way.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it would tell that the copy is not the model
-    found: Parts = {}
     for method in METHODS if fuses(hf_config) else METHODS[:1]:
         for checkpointed in (False, True):
             model = AutoModelForCausalLM.from_config(
@@ -231,9 +245,29 @@ def measured_transformers(hf_config: dict[str, Any], batch: int, tokens: int, dt
                 _checkpoint(layers)
 
             def run(ids: Tensor, model: Any = model) -> Tensor:
-                logits: Tensor = model(ids, use_cache=False).logits
+                with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                    logits: Tensor = model(ids, use_cache=False).logits
                 return logits
 
-            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-                found |= _named(method, checkpointed, saved_bytes(model, layers, run, batch, tokens))
+            yield Way(_method(method, checkpointed), model, layers, run)
+
+
+def measured(ways: Ways, batch: int, tokens: int) -> Parts:
+    """Bytes by (method, part) that each of `ways` saves when it runs."""
+    return {
+        (way.method, part): size
+        for way in ways
+        for part, size in saved_bytes(way.model, way.layers, way.run, batch, tokens).items()
+    }
+
+
+def traced(ways: Callable[[], Ways], loads: Mapping[str, Mapping[str, int]]) -> dict[str, Parts]:
+    """The same for each of `loads` {name: batch, context}, of models that `ways` builds without memory."""
+    found: dict[str, Parts] = {name: {} for name in loads}
+    # transformers looks at the values of the positions for several texts in one row, and keeps its mask where it cannot.
+    plain = mock.patch("transformers.masking_utils.find_packed_sequence_indices", return_value=None)
+    with FakeTensorMode(), plain:
+        for way in ways():
+            for name, load in loads.items():
+                found[name] |= measured(iter([way]), load["batch"], load["context"])
     return found

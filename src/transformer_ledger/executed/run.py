@@ -2,7 +2,7 @@
 
 `ours` is our own torch decoder built from the ModelSpec; `transformers` is the public implementation of the model's
 config.json. Both run on the meta device at full width, so no weight is ever allocated; activations are measured on the
-CPU, on a small copy of either.
+CPU, on a small copy of either, and traced at full width.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -156,23 +157,45 @@ def _ours(
     return made
 
 
-def _activations(spec: ModelSpec, hf_config: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> list[Row]:
-    """What a small copy of the model saves for its backward pass, on the CPU, ours and transformers'."""
+def _activations(
+    spec: ModelSpec,
+    hf_config: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    workloads: Mapping[str, Any],
+) -> list[Row]:
+    """What the model saves for its backward pass, ours and transformers': a small copy on the CPU, and the model with
+    each of `workloads`, traced. A traced total is that of all layers, of which two of each kind are traced."""
     from transformer_ledger.executed import activations
 
     batch, tokens = settings["batch"], settings["tokens"]
     small = shrunken(spec, settings["largest"], tokens)
+    whole = replace(spec, layers=tuple((2, layer) for _, layer in spec.kinds()))
+    known = public(hf_config, spec) if hf_config else None
+    # A grouped kernel takes rows of whole 16 bytes only; a small copy has them.
+    odd = any(layer.feedforward.experts and layer.feedforward.width % 8 for _, layer in spec.kinds())
     made: list[Row] = []
+
+    def record(implementation: str, dtype: str, load: str, parts: activations.Parts) -> None:
+        rows = _rows(spec.name, implementation)
+        for method in dict.fromkeys(method for method, _ in parts):
+            counts = {(part, dtype): size for (name, part), size in parts.items() if name == method}
+            if load != COPY:
+                more = (counts[f"layer {kind}", dtype] * (n - 2) for kind, (n, _) in enumerate(spec.kinds()))
+                counts["total", dtype] += sum(more)
+            made.extend(rows("activation_bytes", counts, load, method, total=False))
+
+    def ways(implementation: str, described: ModelSpec, dtype: str) -> activations.Ways:
+        if implementation == "ours":
+            return activations.ours(described, dtype)
+        return activations.transformers(public_config(described, hf_config or {}), dtype)
+
     for dtype in settings["dtypes"]:
-        found = {"ours": activations.measured(small, batch, tokens, dtype)}
-        if hf_config and public(hf_config, spec):
-            config = public_config(small, hf_config)
-            found["transformers"] = activations.measured_transformers(config, batch, tokens, dtype)
-        for implementation, parts in found.items():
-            for method in dict.fromkeys(method for method, _ in parts):
-                counts = {(part, dtype): size for (name, part), size in parts.items() if name == method}
-                rows = _rows(spec.name, implementation)
-                made += rows("activation_bytes", counts, COPY, method, total=False)
+        for implementation in ("ours", "transformers") if known else ("ours",):
+            record(implementation, dtype, COPY, activations.measured(ways(implementation, small, dtype), batch, tokens))
+            loads = {} if odd and implementation == "transformers" else workloads
+            found = activations.traced(functools.partial(ways, implementation, whole, dtype), loads)
+            for load, parts in found.items():
+                record(implementation, dtype, load, parts)
     return made
 
 
@@ -196,7 +219,8 @@ def counted(
         make = _rows(spec.name, "transformers")
         made += transformers_model.rows(make, spec, hf_config, workloads, cache_dtypes, device)
     if activations is not None and spec.plain:
-        made += _activations(spec, hf_config, activations)
+        # The small models of `families` run on the CPU: their copies are enough.
+        made += _activations(spec, hf_config, activations, workloads if device == "meta" else {})
     return made
 
 

@@ -2,8 +2,8 @@
 
 Counted are the storages that autograd saves, each once, without parameters. Which tensors they are depends on the
 implementation: rows are of our own decoder in bf16 or fp16 and of transformers' model of the config.json, for every
-family that the reader knows. The model itself is too large to run, so every model has a small copy of the same structure
-that does run, and its rows carry the check; the rows of the model come from the same functions.
+family that the reader knows. The model itself is too large to run: every model has a small copy of the same structure
+that does run, and the model is traced, two layers of each kind at full width, with the same kernels and without memory.
 
 Fused attention of our own decoder is torch's kernel in all families: values narrower than keys get zeros (latent
 attention), and a sink is put into the kernel's log-sum-exp (gpt-oss). It is left out of transformers' rows where that has
@@ -239,9 +239,8 @@ def compute(
                     for scope, kind, layers, parts in scopes(described, run):
                         size = sum(part.bytes for part in parts)
                         where = scope if kind is None else f"layer {kind}"
-                        counted, met_by = None, TRANSFORMERS if implementation == "transformers" else MODULE
-                        if workload == COPY:
-                            counted = executed[implementation].get(("activation_bytes", COPY, ran, where, dtype))
+                        counted = executed[implementation].get(("activation_bytes", workload, ran, where, dtype))
+                        met_by = TRANSFORMERS if implementation == "transformers" else MODULE
                         rows.append(
                             {
                                 "model": name,
