@@ -132,9 +132,9 @@ def test_extensions_begin_with_what_they_come_to():
 
     rows = [row("base", 0, 0), row("rope", -2, -1), row("gqa", -1, 2), row("wide", 1, 2), row("mqa", 1, 2, share=0.5)]
     first, second = studies.extension_verdicts(rows)
-    told = "better than the base with rope; worse than the base with wide; no clear difference with gqa."
+    told = "rope is better than the base; wide is worse than the base; gqa does not differ clearly from the base."
     assert first.endswith(f"100 % of the compute: {told}")
-    assert second.endswith("50 % of the compute: worse than the base with mqa.")
+    assert second.endswith("50 % of the compute: mqa is worse than the base.")
     assert studies.extension_verdicts(rows[:1]) == studies.extension_verdicts([]) == []
 
 
@@ -213,7 +213,7 @@ def test_a_difference_is_shown_first(tables):
     rows[3]["difference"] = -7
     text = page.compute(**{**tables, "ledger": {**tables["ledger"], "parameters": rows}})
     first = text[: text.index('id="what-if"')]
-    assert re.search(r"<strong>1 of [\d,]+</strong> figures of the ledgers differ", first)
+    assert re.search(r"<strong>1 of [\d,]+</strong> rows of the ledgers differ", first)
     assert "ledger parameters: 1 of" in first
 
 
@@ -631,8 +631,8 @@ def test_claims_without_enough_points_have_no_picture():
     ("printed", "ours", "outcome"),
     [
         ("8,192", 8192, "reproduced"),
-        ("81,920", 8192, "not reproduced: 0.1 times the printed figure"),
-        ("1,024", 8192, "not reproduced: 8 times the printed figure"),
+        ("81,920", 8192, "same magnitude: 0.1 times the printed figure"),
+        ("1,024", 8192, "same magnitude: 8 times the printed figure"),
         ("0", 3, "not reproduced"),
     ],
 )

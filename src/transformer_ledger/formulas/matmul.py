@@ -3,9 +3,9 @@
 A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n per token (Kaplan et al. 2020,
 arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
 out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S
-keys; a dense kernel computes this with or without a mask. A fixed state counts in its recurrent form: the products of
-each token with the state (write and read, and by the delta rule a recall before), and K for each channel of the
-convolution; decays and gates, element by element, are left out, and so is what a chunked scan computes instead.
+keys; a dense kernel computes this with or without a mask. For layers with a
+fixed-size recurrent state (Gated DeltaNet, Mamba-2) we count one recurrent step for each token: reading and writing the
+state, and the convolution before it. Element-wise gates are not counted, nor what a chunked scan computes instead.
 """
 
 from __future__ import annotations

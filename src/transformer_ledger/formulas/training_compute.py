@@ -24,7 +24,7 @@ def rule_flops(N: Any, D: Any) -> Any:
 
 @formula
 def exact_flops(F: Any, D: Any, T: Any) -> Any:
-    """Training FLOPs if one training sequence of T tokens costs F, a multiple of T. A run's ledger row uses its own T.  [FLOP]"""
+    """FLOPs of a training on D tokens, if one sequence of T tokens costs F. Each run in the ledger has its own T.  [FLOP]"""
     return quotient(F, T) * D
 
 

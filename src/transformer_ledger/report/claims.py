@@ -17,6 +17,7 @@ from transformer_ledger.ledger.counted import NOTHING
 from transformer_ledger.report import figures, layout, numbers
 from transformer_ledger.report.data import columns_of, encoded
 from transformer_ledger.report.layout import Block, Section
+from transformer_ledger.report.ledgers import rows_alone
 from transformer_ledger.summary import differing, met_by
 from transformer_ledger.tables import by
 
@@ -71,6 +72,8 @@ def checks(verification: Tables, ledger: Tables, experiment: Tables) -> list[dic
     """Counts that differ, cases beyond their bounds, and sabotages not caught."""
     compared = [row for rows in ledger.values() for row in rows if row.get("difference") is not None]
     held = [row for rows in experiment.values() for row in rows if row.get("decisive")]
+    wide = sum(row.get("decisive") is False for rows in experiment.values() for row in rows)
+    alone = rows_alone(ledger)
     controls = [row for rows in verification.values() for row in rows if row["leg"] == CONTROL]
     differ = sum(map(len, differing(ledger).values()))
     met = layout.listed(
@@ -87,8 +90,16 @@ def checks(verification: Tables, ledger: Tables, experiment: Tables) -> list[dic
             differ=numbers.short(differ),
             compared=numbers.short(len(compared)),
             met=met,
+            nothing=layout.told("checks/nothing", rows=layout.listed(alone)) if alone else "",
         ),
-        _check("outside", outside, len(held), outside=numbers.short(outside), held=numbers.short(len(held))),
+        _check(
+            "outside",
+            outside,
+            len(held),
+            outside=numbers.short(outside),
+            held=numbers.short(len(held)),
+            uncounted=layout.say("checks/uncounted", count=numbers.short(wide)) if wide else "",
+        ),
         _check(
             "controls", missed, len(controls), unbroken=numbers.short(missed), controls=numbers.short(len(controls))
         ),
@@ -131,17 +142,21 @@ def value(row: Row, column: str = "measured") -> str:
 
 def _printed(rows: Rows) -> list[dict[str, Any]]:
     """What the text prints beside what this run measured, and how well it reproduces."""
-    out = []
-    for row in rows:
-        if row.get("reproduced") and row["applicable"]:
-            ratio = None if row["reproduced"] == REPRODUCED else row.get("to_printed")
-            name = (
-                "reproduced" if row["reproduced"] == REPRODUCED else "not-reproduced" if ratio else "not-reproduced-0"
-            )
-            digits = 5 if ratio and abs(ratio - 1) < 0.005 else 3  # 0.99976, not 1
-            outcome = layout.told(f"claims/{name}", ratio=numbers.short(ratio, digits))
-            entry = {"printed": row["printed"], "ours": value(row), "quantity": row["quantity"], "outcome": outcome}
-            out += [entry] if entry not in out else []
+    out: list[dict[str, Any]] = []
+    shown = [row for row in rows if row.get("reproduced") and row["applicable"]]
+    repeated, arithmetics = Counter(row["quantity"] for row in shown), layout.words()["claims"]["arithmetic"]
+    for row in shown:
+        ratio = None if row["reproduced"] == REPRODUCED else row.get("to_printed")
+        digits = 5 if ratio and abs(ratio - 1) < 0.005 else 3  # 0.99976, not 1
+        outcome = (
+            layout.told("claims/outcome", outcome=row["reproduced"], ratio=numbers.short(ratio, digits))
+            if ratio
+            else row["reproduced"]
+        )
+        by_arithmetic = arithmetics.get(row["backend"]) if repeated[row["quantity"]] > 1 else None
+        quantity = f"{row['quantity']} ({by_arithmetic})" if by_arithmetic else row["quantity"]
+        entry = {"printed": row["printed"], "ours": value(row), "quantity": quantity, "outcome": outcome}
+        out += [entry] if entry not in out else []
     return out
 
 
@@ -149,7 +164,8 @@ def _sabotages(rows: Rows) -> list[dict[str, Any]]:
     """One line for each change: the same quantity as it is and with the change, of the first case that had it."""
     out = []
     for change, own in by([{**row, "change": row.get("change") or row["case"]} for row in rows], "change").items():
-        first = next((row for row in own if not row["holds"]), own[0])
+        # The one that was not caught, else the one that the reason quotes.
+        first = min(own, key=lambda row: (row["holds"], row["key"] is None))
         both = {"quantity": first["quantity"], "measured": value(first)}
         known = first.get("unchanged") is not None
         told = (
@@ -180,7 +196,7 @@ def _evidence(claim: Row, rows: Rows) -> str:
         parts.append(layout.told("claims/worst", percent=numbers.short(100 * claim["measured_to_bound"], 2)))
     asides = sum(counts[leg] for leg in ASIDE)
     if asides:
-        parts.append(layout.told("claims/asides", count=asides))
+        parts.append(layout.counted(asides, *layout.words()["claims"]["asides"]))
     return layout.told("claims/legs", legs=" · ".join(parts))
 
 

@@ -477,10 +477,17 @@ def families_summary(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
+def rows_alone(ledger: Mapping[str, Rows]) -> list[str]:
+    """Ledgers with rows that were compared with nothing, and how many rows: 12 rows of activations."""
+    names = layout.words()["ledgers"]
+    counts = {name: sum(row["met_by"] == NOTHING for row in rows) for name, rows in ledger.items()}
+    return [f"{layout.counted(count, 'row')} of {names[name].lower()}" for name, count in counts.items() if count]
+
+
 def _evidence(given: Inputs) -> Section:
     met = dict.fromkeys(MET_BY, COUNT) | {"differ": DIFFER}
     summary = evidence_summary(given.everything)
-    nothing = [f"{numbers.short(row[NOTHING])} rows of {row['ledger']}" for row in summary if row.get(NOTHING)]
+    nothing = rows_alone(given.everything)
     published = {"subject": TEXT, "quantity": TEXT, "convention": TEXT, "published": COUNT, "value": COUNT}
     printed = [
         {**row, "published": _as_published(row["published"]), "value": _as_published(row["published"], row["value"])}

@@ -185,7 +185,10 @@ def extension_verdicts(rows: Rows) -> list[str]:
             if row["outcome"]:
                 found[row["outcome"]].append(row["variant"])
         told = [
-            layout.told(f"outcomes/{key.replace(' ', '-')}", variants=layout.listed(variants))
+            layout.told(
+                f"outcomes/{key.replace(' ', '-')}/{'many' if len(variants) > 1 else 'one'}",
+                variants=layout.listed(variants),
+            )
             for key, variants in found.items()
             if variants
         ]
@@ -312,6 +315,7 @@ def _extension(study: Tables) -> Section | None:
         "seeds": layout.listed(sorted({row["seeds"] for row in rows})),
         "comparisons": rows[0]["comparisons"],
         "confidence": short(100 * rows[0]["interval_confidence"], 4),
+        "together": short(100 * (1 - rows[0]["comparisons"] * (1 - rows[0]["interval_confidence"])), 4),
     }
     programmes = [
         {

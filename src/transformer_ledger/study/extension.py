@@ -34,10 +34,10 @@ Weights = Mapping[str, Any] | None
 CACHE_DTYPE = "bf16"
 BASE, SCRATCH, CONVERSION, UPTRAINING, SELECTION = "base", "scratch", "conversion", "up-training", "selection"
 DISCLOSED = (
-    "These settings were chosen so that differences can be seen. The model and the source are so small that every full "
-    "training leaves the plateau it starts on. Weights start at the scale 1/√(inputs). The position table starts as "
-    "sinusoids. Each seed has its own held-out sequences. The results say which of these small models learns this source "
-    "faster. They say nothing about larger models."
+    "We chose these settings so that a difference could be seen. The model and the source are so small that every full "
+    "training leaves the plateau on which it starts. Weights start at the scale 1/√(inputs). The position table starts as "
+    "sinusoids. Each seed has its own held-out sequences. The results hold for these small models and this source. They "
+    "say nothing about larger models."
 )
 
 

@@ -233,7 +233,7 @@
 
   form.addEventListener("submit", (event) => event.preventDefault());
   const keys = Object.entries(WORDS).map(([word, symbol]) => `${word} (${symbol})`).join(", ");
-  form.after(element("details", { class: "note keys" }, element("summary", {}, "A setting in the address"), element("p", {}, `#what-if?model=${firstModel}&batch=32&context=8192 opens that setting. Keys: model, cache, recipe, ${keys}; memory in GB, reserve in %.`)));
+  form.after(element("details", { class: "note keys" }, element("summary", {}, "A setting in the address"), element("p", {}, `#what-if?model=${firstModel}&batch=32&context=8192 opens that setting. Keys: model, cache, recipe, ${keys}. Each may be written as its name or as the word in brackets. Memory is in GB, reserve in %.`)));
   form.hidden = false;
   draw.at(place("results"), update);
   addEventListener("hashchange", recall);

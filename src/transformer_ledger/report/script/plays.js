@@ -99,7 +99,7 @@
       cells.push([null, null, ...product.map((x) => ({ text: text(x), ring: true }))]);
       draw.grid(play.picture, `One-hot row ${at()} times a table of 6 rows`, cells, { sides: [...rows.map((_, r) => `row ${r}`), "product"], tops: ["hot", "", "1", "2", "3", "4"] });
       play.facts({ same });
-      play.say(same ? `The product multiplies all 24 entries, 20 of them by 0, and gives row ${at()} bit for bit. Reading the row gives the same and multiplies nothing.`
+      play.say(same ? `The product multiplies all 24 entries, 20 of them by 0, and gives row ${at()} bit for bit. Reading the row gives the same without any multiplication.`
         : "0 × ∞ is NaN, and the sum takes it in: one infinity anywhere in its column spoils every other token’s product. Reading the row would not notice.");
     };
   };
@@ -116,7 +116,7 @@
       const gap = furthest(sum, whole);
       draw.columns(play.picture, `Sum of ${chosen.length} heads beside the whole output`, whole.map((_, i) => String(i + 1)), [{ values: whole, fill: "var(--ink)", hollow: true }, { values: sum, fill: colour(0) }]);
       play.facts({ gap });
-      play.say(`Outline: the layer’s output, eight components. Filled: the sum of the chosen heads’ own outputs, each head times its rows of the output matrix. ${chosen.length === 4 ? `All four give the whole (largest difference ${said(gap)}).` : `Without ${4 - chosen.length} of them ${said(gap)} is missing at the worst component: that is what those heads contribute.`}`);
+      play.say(`Outline: the layer’s output, eight components. Filled: the sum of the chosen heads’ own outputs, each head times its rows of the output matrix. ${chosen.length === 4 ? `All four give the whole (largest difference ${said(gap)}).` : `Without ${4 - chosen.length} of them the worst component is wrong by ${said(gap)}: that is the contribution of those heads.`}`);
     };
   };
 
@@ -136,7 +136,7 @@
       const largest = Math.max(...weights);
       draw.columns(play.picture, `Softmax weights of ${keys} keys, the largest ${said(largest, 2)}`, weights.map(() => ""), [{ values: [...weights].sort((a, b) => b - a), fill: colour(0) }], { low: 0, high: 1, height: 150 });
       play.facts({ largest, spread });
-      play.say(`${keys} random keys of ${d} components. Their scores spread by ${said(spread, 2)} (√d_k is ${said(Math.sqrt(d), 2)}); the largest weight is ${said(100 * largest, 4)} %, where equal weights would be ${said(100 / keys, 2)} %. ${divided() ? "Divided, the spread stays near 1 at every width, and no key takes all." : d > 16 ? "The softmax is nearly one-hot before any training: divide, and watch it open." : "Widen d_k, and one key takes all."}`);
+      play.say(`${keys} random keys of ${d} components. Their scores spread by ${said(spread, 2)} (√d_k is ${said(Math.sqrt(d), 2)}); the largest weight is ${said(100 * largest, 4)} %, where equal weights would be ${said(100 / keys, 2)} %. ${divided() ? "After the division the spread stays near 1 at every width, and no key takes all the weight." : d > 16 ? "The softmax is nearly one-hot before any training. Divide by √d_k, and the weights spread out." : "Increase d_k, and one key takes all the weight."}`);
     };
   };
 
@@ -164,7 +164,7 @@
       draw.columns(play.picture, `Output at the last word for: ${words.join(" ")}`, before.map((_, i) => String(i + 1)), [{ values: before, fill: "var(--ink)", hollow: true }, { values: now, fill: colour(rotary() ? 1 : 0) }]);
       play.facts({ gap });
       const moved = words.join() !== WORDS.join();
-      play.say(element("strong", {}, words.join(" ")), `. Outline: the last word’s output for the text as written; filled: for this order. Largest change: ${said(gap)}. ${!moved ? "Move the words." : gap < 1e-9 ? "One layer without positions sees a bag of words: the same terms are added, in another order." : "With rotary positions the scores depend on distances, so the order counts."}`);
+      play.say(element("strong", {}, words.join(" ")), `. Outline: the last word’s output for the text as written; filled: for this order. Largest change: ${said(gap)}. ${!moved ? "Move the words." : gap < 1e-9 ? "One layer without positions sees a bag of words: it adds the same terms in a different order." : "With rotary positions the scores depend on distances, so the order counts."}`);
     };
   };
 
@@ -174,7 +174,7 @@
     const m = play.slider("position m of q", 0, 40, 2);
     const n = play.slider("position n of k", 0, 40, 7);
     const shift = play.slider("move both by", 0, 40, 0, (x) => `+${x}`);
-    const still = play.tick("turn the query alone");
+    const still = play.tick("rotate only the query");
     const turn = ([x, y], angle) => [x * Math.cos(angle) - y * Math.sin(angle), x * Math.sin(angle) + y * Math.cos(angle)];
     return () => {
       const [a, b] = [m() + shift(), n() + shift()];
@@ -193,7 +193,7 @@
         ...arrow(q, colour(0), "", true), ...arrow(k, colour(1), "", true), ...arrow(u, colour(0), "q"), ...arrow(v, colour(1), "k"),
       ]);
       play.facts({ product, relative });
-      play.say(`q at position ${a}, k at ${b}: their dot product is ${said(product, 6)}. ${still() ? "The key stands still, so the product follows the position, not the distance." : `From ${n() - m()} apart at the origin it is ${said(relative, 6)}: only the distance counts. Move both, and the angle between them stays.`}`);
+      play.say(`q at position ${a}, k at ${b}: their dot product is ${said(product, 6)}. ${still() ? "The key is not rotated, so the product depends on the position of q, not on the distance." : `At positions 0 and ${n() - m()} it is ${said(relative, 6)} too: only the distance counts. If you move both, the angle between them stays the same.`}`);
     };
   };
 
@@ -216,7 +216,7 @@
       const rows = tokens.map((_, i) => attended(tokens, i).map((weight) => ({ weight: Math.sqrt(weight), text: weight ? weight.toFixed(2) : "", ring: i === t })));
       draw.grid(play.picture, `Attention weights of ${T} positions, row ${t + 1} marked`, rows, { sides: tokens.map((_, i) => `reads at ${i + 1}`), tops: tokens.map((_, i) => String(i + 1)) });
       play.facts({ gap });
-      play.say(`Position ${t + 1} of a pass over all ${T} tokens against a pass over its first ${t + 1} alone: largest difference ${said(gap)}. ${masked() ? "Every row weighs what stands before it and itself, so one pass trains all positions at once." : t === T - 1 ? "Nothing comes after the last position; move to an earlier one." : "Without the mask the row weighs later tokens too, and the pass gives away what the position has to predict."}`);
+      play.say(`Position ${t + 1} of a pass over all ${T} tokens against a pass over its first ${t + 1} alone: largest difference ${said(gap)}. ${masked() ? "Each position reads only itself and earlier positions, so one pass trains all positions at once." : t === T - 1 ? "No position comes after the last one; choose an earlier one." : "Without the mask the position reads later tokens too, so it sees the token that it has to predict."}`);
     };
   };
 
@@ -231,7 +231,7 @@
     const vocabulary = play.slider("vocabulary", 13, 18, 17, (n) => grouped(words(n)));
     const tied = play.tick("head tied to the embedding");
     play.button("Llama 3 8B", () => [kv.set(3), ratio.set(84), vocabulary.set(17), tied.set(false)]);
-    play.button("as the rule supposes", () => [kv.set(5), ratio.set(64), tied.set(true)]);
+    play.button("as the rule assumes", () => [kv.set(5), ratio.set(64), tied.set(true)]);
     return () => {
       const sizes = { ...LLAMA, h_kv: 2n ** BigInt(kv()), f: (LLAMA.d * BigInt(ratio())) / 24n, V: words(vocabulary()) };
       const state = asked(tied(), sizes);
@@ -246,9 +246,9 @@
       }
       steps.push({ label: "the exact count", text: short(N, 3), from: 0, to: N, fill: "var(--series-1)" });
       const error = (100 * (N - value("rule"))) / N;
-      draw.waterfall(play.picture, `The rule misses ${said(error)} %`, steps);
+      draw.waterfall(play.picture, `The rule is ${said(Math.abs(error))} % too ${error > 0 ? "low" : "high"}`, steps);
       play.facts({ error });
-      play.say(`32 layers, width 4,096. The rule counts ${said(Math.abs(error))} % too ${error > 0 ? "few" : "many"}. It supposes 4d² of attention (a K/V head for every head), 8d² of feed-forward (a gated one of 8/3 d has that) and one table for embedding and head; each of the three moves the count, whatever the size.`);
+      play.say(`32 layers, width 4,096. The rule is ${said(Math.abs(error))} % too ${error > 0 ? "low" : "high"}. It assumes 4d² for attention (one K/V head for each query head), 8d² for the feed-forward (as a gated one of width 8d/3 has) and one table for embedding and head. Each of these three can be wrong at any size of the model.`);
     };
   };
 
@@ -273,7 +273,7 @@
       draw.lines(play.picture, `Days against the rate of a device: ${said(seconds / 86400)} at ${R} TFLOP/s`, [{ points: rates.map((r) => [r, when(N, D, G, r).seconds / 86400]), fill: colour(0) }],
         { x: "TFLOP/s that each device sustains", y: "days", low: 0, marks: [{ x: R, y: seconds / 86400, text: `${said(seconds / 86400)} days`, fill: colour(0) }], height: 180 });
       play.facts({ days: seconds / 86400 });
-      play.say(`6 × ${draw.brief(N)} × ${draw.brief(D)} = ${short(Number(F), 3)} FLOP; ${grouped(G)} devices at ${R} TFLOP/s do it in ${short(seconds, 6)} s, ${said(seconds / 86400)} days. Nothing but the rate is a guess: a real one is well below a device’s peak.`);
+      play.say(`6 × ${draw.brief(N)} × ${draw.brief(D)} = ${short(Number(F), 3)} FLOP; ${grouped(G)} devices at ${R} TFLOP/s need ${short(seconds, 6)} s or ${said(seconds / 86400)} days. The rate is assumed; real rates are well below a device’s peak.`);
     };
   };
 
@@ -290,7 +290,7 @@
       }));
       draw.grid(play.picture, `The key/value head that each of 32 query heads reads, of ${h_kv}`, cells, { sides: ["query 0–7", "query 8–15", "query 16–23", "query 24–31"] });
       play.facts({ ratio: amounts.ratio([now[0] * all[1], all[0] * now[1]]) });
-      play.say(`Each cell is a query head, its number the key/value head it reads: ${32 / h_kv === 1 ? "its own" : `${32 / h_kv} queries share one`}. The cache of 8,192 tokens in 32 layers of 128-wide heads takes ${amounts.bytesText(now)}${h_kv === 32 ? "" : `, 1/${32 / h_kv} of ${amounts.bytesText(all)}`}; the queries, and the FLOPs of scores and values, stay.`);
+      play.say(`Each cell is a query head; its number is that of the key/value head that it reads. ${32 / h_kv === 1 ? "Each has its own" : `${32 / h_kv} query heads share one`}. The cache of 8,192 tokens in 32 layers of 128-wide heads takes ${amounts.bytesText(now)}${h_kv === 32 ? "" : `, 1/${32 / h_kv} of ${amounts.bytesText(all)}`}; the queries and the FLOPs of scores and values stay the same.`);
     };
   };
 
@@ -315,7 +315,7 @@
       const [layer, rms] = outputs.map(([a, b]) => furthest(a, b));
       play.facts({ layer, rms });
       const show = (v) => `(${v.map((n) => said(n)).join(", ")})`;
-      play.say(`Input ${show(now)}: LayerNorm gives ${show(outputs[0][1])}, RMSNorm ${show(outputs[1][1])}. Outline: before adding and multiplying. ${shift() ? `Adding one number to all moves RMSNorm by ${said(rms)} and LayerNorm by ${said(layer)}: it takes the mean off first.` : "Multiplying moves neither (ε is 0 here). Add something to both."}`);
+      play.say(`Input ${show(now)}: LayerNorm gives ${show(outputs[0][1])}, RMSNorm ${show(outputs[1][1])}. Outline: before adding and multiplying. ${shift() ? `Adding one number to both components changes RMSNorm by ${said(rms)} and LayerNorm by ${said(layer)}, because LayerNorm subtracts the mean first.` : "Multiplying changes neither (ε is 0 here). Add a number to both components."}`);
     };
   };
 

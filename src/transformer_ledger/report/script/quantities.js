@@ -68,6 +68,6 @@ const quantities = (() => {
     };
   };
 
-  return { SIZES, structure, evaluate, one, backwards };
+  return { SIZES, structure, evaluate, one, least, backwards };
 })();
 globalThis.transformerLedger = quantities;

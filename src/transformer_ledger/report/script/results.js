@@ -2,7 +2,7 @@
 const results = (() => {
   const { data, element, short, grouped } = elements;
   const { ratio, text, node, bytes, bytesText, digits, upper, add, atMost, less } = amounts;
-  const { structure, one } = quantities;
+  const { structure, one, least } = quantities;
   const { colour } = draw;
   const { parts, work, recipes, dtypes } = data.whatif;
 
@@ -42,7 +42,7 @@ const results = (() => {
   const verdict = (now) => {
     const gap = now.found.missed[0];
     const size = gap < 0n ? -gap : gap;
-    return gap === 0n ? "none" : `${short(ratio([100n * size, now.found.parameters[0]]), 3)} % too ${gap > 0n ? "few" : "many"}`;
+    return gap === 0n ? "none" : `${short(ratio([100n * size, now.found.parameters[0]]), 3)} % too ${gap > 0n ? "low" : "high"}`;
   };
 
   const partsOf = ({ found }, prefix, order) => order.map((name, index) => ({ name, value: Number(found[`${prefix} ${name}`][0]), fill: colour(index), text: grouped(found[`${prefix} ${name}`][0]) }));
@@ -73,7 +73,7 @@ const results = (() => {
     for (const name of parts) {
       const [change] = found[`gap ${name}`];
       if (change === 0n) continue;
-      const label = { attention: "attention is not 4d² a layer", "feed-forward": "feed-forward is not 8d² a layer", head: "a head of its own", embeddings: "embeddings beside Vd" }[name] ?? "norms, biases of norms, routers";
+      const label = { attention: "attention other than 4d² a layer", "feed-forward": "feed-forward other than 8d² a layer", head: "a separate output head", embeddings: "embeddings other than Vd" }[name] ?? "norms, biases of norms, routers";
       steps.push({ label, text: percent(share(change, N)), from: at, to: at + Number(change), fill: change > 0n ? "var(--series-6)" : "var(--series-2)" });
       at += Number(change);
     }
@@ -81,8 +81,8 @@ const results = (() => {
     const magnitude = gap < 0n ? -gap : gap;
     const gaps = parts.map((name) => found[`gap ${name}`][0]);
     const opposite = gaps.some((one) => one > 0n) && gaps.some((one) => one < 0n);
-    const made = card("The rule’s error", gap === 0n ? "The rule is exact here." : `The rule counts ${verdict(now)}.${opposite ? " Terms of opposite sign hide one another." : ""}`, picture, null, list(
-      row("by the rule", grouped(found.rule[0]), `= ${filled("12·L·d² + V·d", state.sizes)}`),
+    const made = card("The rule’s error", gap === 0n ? "The rule 12Ld² + Vd is exact here." : `The rule 12Ld² + Vd is ${verdict(now)}.${opposite ? " Errors of opposite sign partly cancel." : ""}`, picture, null, list(
+      row("12Ld² + Vd", grouped(found.rule[0]), `= ${filled("12·L·d² + V·d", state.sizes)}`),
       row("the rule’s error", element("span", { class: "rule-error" }, verdict(now), element("small", {}, `${grouped(magnitude)} parameters`)), `= (${grouped(N)} − ${grouped(found.rule[0])}) / ${grouped(N)}`,
         pinned && element("small", { class: "pinned" }, `pinned: ${verdict(pinned)}`)),
     ));
@@ -90,7 +90,7 @@ const results = (() => {
   };
 
   // ---------------------------------------------------------------- memory
-  const METHODS = [["eager", "every score kept"], ["fused", "fused attention"], ["checkpointed", "each layer checkpointed"]];
+  const METHODS = [["eager", "all scores kept"], ["fused", "fused attention"], ["checkpointed", "each layer checkpointed"]];
   const statesOf = ({ found }) => Object.keys(found).filter((name) => name.startsWith("state_share ")).map((name) => [name.slice(12), found[name]]);
   const memoryRows = (now) => {
     const { found, state } = now;
@@ -115,26 +115,26 @@ const results = (() => {
     const roomText = `${digits(state.room, 9)} GB`;
     const plural = many(state.G, "device");
     const stage = recipes[state.recipe];
-    const held = !stage ? "each device holds all of it: this recipe divides nothing (no ZeRO stage)"
+    const held = !stage ? "each device holds all of it, because this recipe divides nothing (no ZeRO stage)"
       : state.G === 1n ? "one device holds all of it" : `on each of ${plural}, divided by ZeRO stage ${stage}`;
     const [above, below] = dtypes[state.dtype];
     const items = statesOf(now).filter(([item]) => item !== "step");
-    const experts = state.sizes.E ? `, all ${grouped(state.sizes.E)} experts: every one is stored, ${grouped(state.sizes.k)} work for a token` : "";
+    const experts = state.sizes.E ? `, all ${grouped(state.sizes.E)} experts: all are stored, a token uses ${grouped(state.sizes.k)}` : "";
     const b = short(share(found.cache[0], (found.cache[1] * 1n) * numbersCached(now)), 5);
     const run = add(found.weights, found.cache);
     const trained = METHODS.map(([method]) => add(found.state_share, found[`activations ${method}`]));
     const fitting = METHODS.filter((_, index) => atMost(trained[index], [state.room, 1n])).map(([, said]) => said);
-    const note = `${atMost(run, [state.room, 1n]) ? "Weights and cache fit one device" : "Weights and cache do not fit one device"}; a training ${fitting.length ? `fits with ${fitting[0]}` : "fits in none of the three ways"}.`;
+    const note = `Weights and cache ${atMost(run, [state.room, 1n]) ? "fit" : "do not fit"} on one device. Training ${fitting.length ? `fits with ${fitting[0]}` : `does not: not with ${METHODS.map(([, said]) => said).join(", nor with ")}`}.`;
     const seen = new Map([["weights", colour(0)], ["cache", colour(1)]]);
     for (const one of rows.slice(1).flatMap((bar) => bar.parts)) seen.set(one.name, one.fill);
     const made = card("Memory of a device", note, picture, draw.key([...seen]), list(
-      row(`${digits(state.M, 9)} GB less ${digits(state.P, 13)} % reserve: ${roomText}, or`, bytes([state.room, 1n])),
+      row(`${digits(state.M, 9)} GB minus ${digits(state.P, 13)} % reserve: ${roomText}, or`, bytes([state.room, 1n])),
       row(`weights, ${state.dtype}${experts}`, bytes(found.weights), `= ${grouped(found.parameters[0])} × ${below === 1 ? above : `${above}/${below}`} bytes`, against(found.weights, pinned?.found.weights, bytesText)),
       row(`cache, ${state.cache}, ${grouped(state.B)} × ${grouped(state.T)} tokens`, bytes(found.cache), `= ${filled(structure(state.model).texts.cache, { ...state.sizes, B: state.B, T: state.T, b })} bytes`, against(found.cache, pinned?.found.cache, bytesText)),
-      row(`both in ${roomText} of one device`, fits(run, state.room)),
+      row(`weights and cache in ${roomText} of one device`, fits(run, state.room)),
       row(`training state, ${state.recipe}`, bytes(found.state_total), null, against(found.state_total, pinned?.found.state_total, bytesText)),
       row(held, bytes(found.state_share), `= ${items.map(([item, size]) => `${named(item)} ${bytesText(size)}`).join(" + ")}`),
-      row(`in ${roomText} of a device, without activations`, fits(found.state_share, state.room)),
+      row(`training state in ${roomText} of a device, without activations`, fits(found.state_share, state.room)),
       ...METHODS.map(([method, said], index) => row(`activations in bf16 of ${grouped(state.B)} × ${grouped(state.T)} tokens per device, ${said}`, bytes(found[`activations ${method}`]), `of which logits and loss ${bytesText(found["activations logits"])}; with the state ${bytesText(trained[index])}`)),
     ));
     const limit = { value: Number(state.room), label: `${roomText} may be filled` };
@@ -150,16 +150,22 @@ const results = (() => {
     const F = (name) => one(state, name, { B: 1n, T })[0];
     return 100 * share(F(`work ${PAIRS}`), F("prefill"));
   };
+  // The first length, exactly, at which they take half of a forward pass; nothing if they do not within the picture.
+  const halfway = (state) => {
+    const half = (T) => 2n * one(state, `work ${PAIRS}`, { B: 1n, T })[0] >= one(state, "prefill", { B: 1n, T })[0];
+    const index = lengths.findIndex(half);
+    return index < 0 ? null : least(index ? lengths[index - 1] : 1n, lengths[index], half);
+  };
   const workCard = (now, pinned) => {
     const { found, state } = now;
     const [bar, curve] = [space(), space()];
     const own = 100 * share(found[`work ${PAIRS}`][0], found.prefill[0]);
-    const half = lengths.find((T) => shareAt(state, T) >= 50);
-    const note = `Scores and weighted values take ${short(own, 3)} % of a forward pass at ${grouped(state.T)} tokens${half ? `, and half of it from about ${grouped(half)} tokens on` : ""}.`;
+    const half = halfway(state);
+    const note = `Scores and weighted values take ${short(own, 3)} % of a forward pass at ${grouped(state.T)} tokens${half ? `, and at least half from ${grouped(half)} tokens on` : ""}.`;
     const values = { ...state.sizes, B: state.B, T: state.T };
     const made = card("Work", note, bar, keyOf(work), curve, list(
       row(`forward, ${grouped(state.B)} × ${grouped(state.T)} tokens`, node(found.prefill, "FLOP"), `= ${filled(structure(state.model).texts.prefill, values)}`, against(found.prefill, pinned?.found.prefill, (f) => text(f, 4))),
-      row("one token more for each sequence", node(found.decode, "FLOP"), null, against(found.decode, pinned?.found.decode, (f) => text(f, 4))),
+      row("decoding one token per sequence", node(found.decode, "FLOP"), null, against(found.decode, pinned?.found.decode, (f) => text(f, 4))),
     ));
     const bars = (one, before) => ({ label: before ? `pinned: ${one.state.label}` : "FLOPs of a forward pass by part", text: `${text(one.found.prefill, 4)} FLOP`, parts: partsOf(one, "work", work) });
     const line = ({ state: setting }, extra) => ({ points: lengths.map((T) => [Number(T), shareAt(setting, T)]), fill: colour(1), ...extra });
@@ -181,15 +187,15 @@ const results = (() => {
     const half = ratio([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]]);
     const of = (name) => [`${text(found[`train_${name}`], 4)}`, ` FLOP / (${grouped(state.G)} × ${text([state.R, 1n], 4)} FLOP/s) / 86,400`].join("");
     const shown = (fraction) => `${text(fraction, 4)} days`;
-    const made = card(`Time to train it on ${plural}`, `${text(day(found.seconds_exact), 3)} days by the exact count at ${grouped(state.T)} tokens a sequence; 6ND counts ${percent(half - 1)} against it.`, picture,
-      draw.key([["by the exact count", colour(0)], ...(pinned ? [["pinned (dashed)", colour(0)]] : [])]), list(
-        row("training, 6ND with N by the rule", node(found.train_rough, "FLOP", 4), `= 6 × ${grouped(found.rule[0])} × ${grouped(state.D)}`),
+    const made = card(`Time to train it on ${plural}`, `${text(day(found.seconds_exact), 3)} days by all matrix products at ${grouped(state.T)} tokens a sequence. 6ND is ${short(100 * Math.abs(half - 1), 3)} % too ${half < 1 ? "low" : "high"}.`, picture,
+      draw.key([["by all matrix products", colour(0)], ...(pinned ? [["pinned (dashed)", colour(0)]] : [])]), list(
+        row("training, 6ND with N = 12Ld² + Vd", node(found.train_rough, "FLOP", 4), `= 6 × ${grouped(found.rule[0])} × ${grouped(state.D)}`),
         row("training, 6ND with the exact active N", node(found.train_rule, "FLOP", 4), `= 6 × ${grouped(found.active[0])} × ${grouped(state.D)}`),
-        row(`training, exact at ${grouped(state.T)} tokens a sequence`, node(found.train_exact, "FLOP", 4), `= ${grouped(found.train[0])} FLOP a sequence × ${grouped(state.D)} / ${grouped(state.T)}`, against(found.train_exact, pinned?.found.train_exact, (f) => text(f, 4))),
-        row("exact 6ND / exact", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)),
-        row("by 6ND with N by the rule", node(day(found.seconds_rough), "days", 4), `= ${of("rough")}`),
-        row("by 6ND with the exact N", node(day(found.seconds_rule), "days", 4), `= ${of("rule")}`),
-        row("by the exact count", node(day(found.seconds_exact), "days", 4), `= ${of("exact")}`, against(day(found.seconds_exact), pinned && day(pinned.found.seconds_exact), shown)),
+        row(`training, all matrix products at ${grouped(state.T)} tokens a sequence`, node(found.train_exact, "FLOP", 4), `= ${grouped(found.train[0])} FLOP a sequence × ${grouped(state.D)} / ${grouped(state.T)}`, against(found.train_exact, pinned?.found.train_exact, (f) => text(f, 4))),
+        row("6ND (exact N) / all matrix products", text([found.train_rule[0] * found.train_exact[1], found.train_rule[1] * found.train_exact[0]], 4)),
+        row("days by 6ND with N = 12Ld² + Vd", node(day(found.seconds_rough), "days", 4), `= ${of("rough")}`),
+        row("days by 6ND with the exact N", node(day(found.seconds_rule), "days", 4), `= ${of("rule")}`),
+        row("days by all matrix products", node(day(found.seconds_exact), "days", 4), `= ${of("exact")}`, against(day(found.seconds_exact), pinned && day(pinned.found.seconds_exact), shown)),
       ));
     return [made, () => draw.lines(picture, `Days against devices: ${text(day(found.seconds_exact), 3)} days on ${plural}`, [line(now, "exact", {}), ...(pinned ? [line(pinned, "exact", { dashed: true, faint: true })] : [])],
       { logX: true, logY: true, x: "devices", y: "days", marks: [{ x: Number(state.G), y: days(now, "exact"), text: `${text(day(found.seconds_exact), 3)} days`, fill: colour(0) }] })];
@@ -199,8 +205,8 @@ const results = (() => {
   const backwardsCard = (now, pinned, { use }) => {
     const { state, answers } = now;
     const before = pinned?.answers;
-    const none = (one) => (atMost(one.found.weights, [one.state.room, 1n]) ? "none: not one fits beside the weights" : "none: the weights alone do not fit");
-    const said = (one, answer, unit) => (answer == null ? "no end: a window bounds the cache" : answer === 0n ? none(one) : many(answer, unit));
+    const none = (one) => (atMost(one.found.weights, [one.state.room, 1n]) ? "none, because not one fits beside the weights" : "none, because the weights alone do not fit");
+    const said = (one, answer, unit) => (answer == null ? "no limit, because a window bounds the cache" : answer === 0n ? none(one) : many(answer, unit));
     const ask = (name, symbol, label, unit, never) => {
       const answer = answers[name];
       const value = element("span", { class: `answer answer-${name}` }, never && answer == null ? never : said(now, answer, unit));
@@ -216,7 +222,7 @@ const results = (() => {
     return [card("Backwards: what fits", `In ${digits(state.room, 9)} GB of each device.${warned}`, null, null, list(
       ask("context", "T", `longest context of ${many(state.B, "sequence")}, beside the weights`, "token"),
       ask("batch", "B", `most sequences of ${grouped(state.T)} tokens, beside the weights`, "sequence"),
-      ask("devices", "G", `fewest devices for the training state, ${state.recipe}${stage ? "" : ", divided by ZeRO stage 3"}`, "device", "no number: what is never divided does not fit"),
+      ask("devices", "G", `fewest devices for the training state, ${state.recipe}${stage ? "" : ", divided by ZeRO stage 3"}`, "device", "no number is enough, because what is never divided does not fit"),
     )), () => {}];
   };
 
@@ -233,7 +239,7 @@ const results = (() => {
   /** The figures that stay in sight while a slider moves. */
   const glance = (now, pinned) => {
     const said = (one) => [
-      ["parameters", large(one.found.parameters[0])], ["the rule", verdict(one) === "none" ? "exact" : verdict(one)],
+      ["parameters", large(one.found.parameters[0])], ["12Ld² + Vd", verdict(one) === "none" ? "exact" : verdict(one)],
       ["weights + cache", bytesText(add(one.found.weights, one.found.cache))], ["training state", bytesText(one.found.state_share)],
       ["to train", `${text(day(one.found.seconds_exact), 3)} days`],
     ];
