@@ -136,10 +136,16 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="\n".join(["Commands that are no jobs:", *commands]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--spec", required=True, help="file with the job's spec; after @ the beginning of its digest")
-    parser.add_argument("--output", nargs="+", required=True, help="files to write")
+    parser.add_argument("--directory", help="the folder in which the job runs: results/ and logs/ lie there")
+    parser.add_argument(
+        "--spec", required=True, help="file with the job's spec, seen from there; after @ the beginning of its digest"
+    )
+    parser.add_argument("--output", nargs="+", required=True, help="files to write, seen from here")
     options = parser.parse_args(arguments)
     job = options.spec
+    if options.directory:
+        options.output = [os.path.relpath(path, options.directory) for path in options.output]
+        os.chdir(options.directory)
     try:
         spec = _spec(options.spec)
         job = spec.get("module")

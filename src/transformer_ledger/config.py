@@ -29,6 +29,7 @@ from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 VERIFICATIONS = Path(__file__).parent / "verification"
 COMMAND_LINE = "--config"
+MODULE = "the module's config"
 CODE = "__use_yte__"
 TRAINED = 10**9  # parameters of the checkpoint that is trained on this machine: 16 bytes each, and days
 Key = tuple[str | int, ...]  # path of a value: keys of mappings, positions in lists
@@ -84,9 +85,10 @@ class _Problems:
 class _Sources:
     """The files that a config was merged from, later ones winning, and last of all the command line's values."""
 
-    def __init__(self, files: Sequence[str | Path], arguments: Mapping[str, Any] | None):
+    def __init__(self, files: Sequence[str | Path], arguments: Mapping[str, Any] | None, origin: str = COMMAND_LINE):
         self.files = [read(path) for path in files]
         self.arguments = arguments or {}
+        self.origin = origin
 
     def _on_command_line(self, key: Key) -> bool:
         value: Any = self.arguments
@@ -122,12 +124,12 @@ class _Sources:
         """Sort order and `file:line` of `key`, or of what holds it where it is not written anywhere."""
         last = len(self.files)
         if self._on_command_line(key):
-            return (last, 0), COMMAND_LINE
+            return (last, 0), self.origin
         for n in range(len(key), -1, -1):
             if found := self.find(key[:n]):
                 number, place = found
                 return (number, place.line), f"{place.file}:{place.line}"
-        return (last, 0), COMMAND_LINE
+        return (last, 0), self.origin
 
     def scalar(self, key: Key, text: str) -> bool:
         """Whether `text` stands there without quotes and may mean a number; the command line loses all quotes."""
@@ -860,16 +862,20 @@ def _sweeps(config: Mapping[str, Any], problems: _Problems) -> None:
 
 
 def load(
-    config: Mapping[str, Any], files: Sequence[str | Path], arguments: Mapping[str, Any] | None = None
+    config: Mapping[str, Any],
+    files: Sequence[str | Path],
+    arguments: Mapping[str, Any] | None = None,
+    origin: str = COMMAND_LINE,
 ) -> dict[str, Any]:
     """The checked and normalised config.
 
     `config` is what Snakemake merged; `files` are the files it was merged from, in that order, later ones winning;
-    `arguments` the values of `--config`, which win over them all (without it, what no file sets is taken for theirs).
+    `arguments` the values of `--config`, which win over them all (without it, what no file sets is taken for theirs);
+    `origin` what messages call those.
     A model comes back as {"spec": ModelSpec as JSON, "hf_config": its config.json or None, "label", "notes"}.
     Raises ConfigError with every problem.
     """
-    problems = _Problems(_Sources(files, arguments))
+    problems = _Problems(_Sources(files, arguments, origin))
     removed = {name: _left_out(config, name) for name in _collections()}
     normal = _normal(config, schema(), (), problems)
     _schema_problems(normal, problems, schema())
@@ -887,6 +893,22 @@ def load(
         _sweeps(normal, problems)
     problems.stop()
     return dict(normal)
+
+
+def laid_over(path: Path, over: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path], dict[str, Any], str]:
+    """The config file `path` with another workflow's `over` laid on it, as `load` wants it; files in it are found from there."""
+
+    def laid(base: Any, top: Any) -> Any:
+        if not isinstance(base, Mapping) or not isinstance(top, Mapping):
+            return top
+        return {**base, **{key: laid(base[key], value) if key in base else value for key, value in top.items()}}
+
+    read(path)
+    base = yaml.load(limits.text(path), _Loader)
+    for model in base["models"].values():
+        if "hf_config" in model:
+            model["hf_config"] = str(path.parent / model["hf_config"])
+    return laid(base, over), [path], dict(over), MODULE
 
 
 def section(path: Path, name: str) -> dict[str, Any]:

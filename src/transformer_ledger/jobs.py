@@ -209,10 +209,14 @@ def settings(config: Config, job: str) -> dict[str, Any]:
 
 
 class Plan:
-    """The jobs of one config, `names`, without those that read a job which is left out."""
+    """The jobs of one config, `names`, without those that read a job which is left out.
 
-    def __init__(self, config: Config):
+    `root` is the folder in which results/ and logs/ lie, and in which the jobs run; all paths begin there.
+    """
+
+    def __init__(self, config: Config, root: str | Path = ""):
         self.config = config
+        self.root = Path(root)
         self._made: dict[str, dict[str, Any]] = {}
         listed = {"execution": list(config["models"]), **{kind: sorted(config[kind]) for kind in _LISTED}}
         listed["sweep"] = [f"{name}/{n:04d}" for name, one in config["sweeps"].items() for n in range(_shards(one))]
@@ -279,14 +283,14 @@ class Plan:
 
         OSError where something that is no file lies in the place of one.
         """
-        found = {}
+        found, results = {}, self.root / "results"
         for path in outputs(job):
             try:
-                seal = seals.check(path)
+                seal = seals.check(path, results)
                 if seal["digest"] != self.spec(job)["digest"]:
                     raise seals.Fault(seals.OTHER)
                 for read, wanted in seal["read"].items():
-                    if seals.read(read).get("content_sha256", wanted) != wanted:
+                    if seals.read(read, results).get("content_sha256", wanted) != wanted:
                         raise seals.Fault(f"made from another {read}")
             except (FileNotFoundError, NotADirectoryError):  # nothing there; the run says so where it cannot be made
                 continue
@@ -297,7 +301,7 @@ class Plan:
     def store(self, jobs: Sequence[str] | None = None) -> None:
         """Write the specs of `jobs`, or of all, each at one stroke, where they are not there already."""
         for job in self.names if jobs is None else jobs:
-            path, text = Path(f"logs/{job}.json"), canonical(self.spec(job))
+            path, text = self.root / f"logs/{job}.json", canonical(self.spec(job))
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial = path.with_name(f"{path.name}.{os.getpid()}.partial")

@@ -2,6 +2,7 @@
 import base64
 import os
 import re
+import shlex
 import sys
 import time
 from functools import cache
@@ -10,27 +11,33 @@ from pathlib import Path
 STARTED = time.time()
 
 # The jobs run the interpreter that runs Snakemake, with the package as it lies in src/, installed or not.
-SOURCE = Path(workflow.basedir, "src")
+HOME = Path(str(workflow.current_basedir)).parents[1]
+SOURCE = HOME / "src"
 sys.path.insert(0, str(SOURCE))
 for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).parent}.items():
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 from transformer_ledger import jobs, seals
-from transformer_ledger.config import ConfigError, load, read, sources
+from transformer_ledger.config import ConfigError, laid_over, load, read, sources
 
-if not Path("config.yaml").exists():
-    sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
+# Another Snakefile takes this one with `module`: its `config` lies over config.yaml, its `prefix` is the folder of results/.
+MODULE = not workflow.modifier.is_main_snakefile()
+ROOT = workflow.modifier.path_modifier.replace_prefix("x").removesuffix("x")
+if workflow.modifier.path_modifier.modifies_prefixes:
+    sys.exit("module: replace_prefix tears results/ and logs/ apart; give `prefix`, the folder in which both are to lie")
+if not MODULE:
+    if not Path("config.yaml").exists():
+        sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
+    try:
+        read("config.yaml")  # Snakemake would not say in which line it is wrong
+    except ConfigError as error:
+        sys.exit(f"{error}")
+
+    configfile: "config.yaml"
+
+
 try:
-    read("config.yaml")  # Snakemake would not say in which line it is wrong
-except ConfigError as error:
-    sys.exit(f"{error}")
-
-
-configfile: "config.yaml"
-
-
-try:
-    settings = load(config, *sources(workflow))
+    settings = load(*laid_over(HOME / "config.yaml", config)) if MODULE else load(config, *sources(workflow))
 except ConfigError as error:
     sys.exit(f"{error}")
 os.environ |= {"TRANSFORMER_LEDGER_RUN": str(os.getpid())}  # a job ends when this process does
@@ -38,8 +45,9 @@ os.environ |= {"TRANSFORMER_LEDGER_RUN": str(os.getpid())}  # a job ends when th
 os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))
 
 
-plan = jobs.Plan(settings)
-RUN = "python -m transformer_ledger --spec {params.spec:q} --output {output:q} > {log:q} 2>&1"
+plan = jobs.Plan(settings, ROOT)
+WHERE = f" --directory {shlex.quote(ROOT)}".replace("{", "{{").replace("}", "}}") if ROOT else ""
+RUN = f"python -m transformer_ledger{WHERE} --spec {{params.spec:q}} --output {{output:q}} > {{log:q}} 2>&1"
 
 
 def names(kind):
@@ -55,6 +63,7 @@ def mend(name):
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}; move it away, and the run makes the file")
     for path, fault in faults.items():
+        path = f"{ROOT}{path}"
         record = Path(".snakemake/metadata", base64.urlsafe_b64encode(path.encode()).decode())
         known = record.read_text(encoding="utf-8") if record.exists() else ""
         if fault != seals.OTHER or not known or plan.address(name) in known:  # else Snakemake says so itself
@@ -79,7 +88,8 @@ def spec(job):
 
     def address(wildcards):
         name = job.format(**dict(wildcards.items()))
-        if not workflow.is_main_process:  # on another machine, which may not see what the first one wrote
+        # On another machine, which may not see what the first one wrote; in a module, whose `onstart` is not called.
+        if not workflow.is_main_process or (MODULE and workflow.executor_plugin and not workflow.dryrun):
             plan.store([name])
         return plan.address(name)
 

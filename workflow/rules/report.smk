@@ -4,7 +4,7 @@
 rule report:
     input:
         tables=tables("report"),
-        files=jobs.parts("report"),
+        files=local(jobs.parts("report")),  # a module's prefix is not theirs
     output:
         update("results/report.html"),  # the last page stays until the new one is there
     log:
