@@ -199,7 +199,7 @@ class Printed:
         return OUTCOMES[1] if 1 / MAGNITUDE <= abs(self.ratio(measured) or 0) <= MAGNITUDE else OUTCOMES[2]
 
     def ratio(self, measured: Number) -> float | None:
-        """Measured over printed; None where either is 0."""
+        """Measured divided by printed; None where either is 0."""
         return float(measured) / float(self.value) if measured and self.value else None
 
 
@@ -264,7 +264,7 @@ def _word(name: str, value: Any) -> str:
 
 
 def _ends(region: Region, prefix: str = "") -> dict[str, Any]:
-    """The columns of a region: what the value is held against, and both ends of an interval."""
+    """The columns of a region: what the value is compared with, and both ends of an interval."""
     one = region.low == region.high
     middle = region.low if one else (region.low + region.high) / Fraction(2)
     return {

@@ -90,7 +90,7 @@ batch | int64 | sequence | sequences processed together"""
 TABLES: dict[str, tuple[Column, ...]] = {
     "verification": _columns("""
         claim | string | | claim that the case belongs to
-        case | string | | what was tried, in words
+        case | string | | the case in words
         parameters | string | | parameters of the case as JSON, keys sorted
         leg | string | | exact (nothing is rounded), floating (rounded, compared with a bound) or control (one named change that must break the claim); shown but not counted: repetition (the same thing twice) and theorem (no other result is possible)
         scope | string | | stated (the claim as the text makes it), conditioned (with the condition it needs), corrected (our right value) or printed (digits that depend on inputs that the text does not publish)
@@ -142,9 +142,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         cases | int64 | | exact and floating cases measured
         asides | int64 | | repetitions and theorems, which are not counted as evidence
         controls | int64 | | controls run
-        controls_broken | int64 | | controls seen to break the claim, as they must
-        measured_to_bound | float64 | | largest measured / bound over the bounded floating cases
-        control_to_threshold | float64 | | smallest measured / threshold over the controls (1 or more is a break)
+        controls_broken | int64 | | controls that broke the claim, as they must
+        measured_to_bound | float64 | | largest measured / bound among the bounded floating cases
+        control_to_threshold | float64 | | smallest measured / threshold among the controls (1 or more is a break)
         verification | string | | verification that settles it
     """),
     "execution": _columns(f"""
@@ -194,7 +194,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         executed_bytes | int64 | byte | read from real tensors after one optimiser step
         difference | int64 | byte | bytes minus executed_bytes
         bytes_per_device_difference | int64 | byte | bytes_per_device minus the storage of the fullest device’s share of real tensors
-        bytes_per_parameter_difference | float64 | byte/parameter | bytes_per_parameter minus executed bytes over executed parameters
+        bytes_per_parameter_difference | float64 | byte/parameter | bytes_per_parameter minus executed bytes divided by executed parameters
         met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/kv_cache": _columns(f"""
@@ -245,7 +245,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         seconds | float64 | s | flops_6nd at that rate
         days | float64 | day | the same in days
         published_device_hours | int64 | device-hour | as published, null where not
-        implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd over the published device-hours
+        implied_flops_per_second_per_device | float64 | FLOP/s | flops_6nd divided by the published device-hours
         extrapolated_flops | decimal128(38,0) | FLOP | flops_exact by another route: the FLOPs counted on the executed model at two short lengths give a and b of a·T + b·T², which is evaluated at the context
         difference | decimal128(38,0) | FLOP | flops_exact minus extrapolated_flops
         parameters_difference | int64 | parameter | parameters minus those that the executed model uses for a token
@@ -286,7 +286,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         batch | int64 | sequence | sequences, for the longest context
         context | int64 | token | positions of each sequence, for the largest batch
         answer | int64 | see question | most positions, most sequences or fewest devices that fit; null where no number of devices does
-        limit | string | | why the answer is not larger, or for devices smaller: memory, context (the model's own), weights (they alone do not fit) or undivided (what the stage does not divide does not fit on one device)
+        limit | string | | why the answer is not larger (for devices: not smaller): memory, context (the model's own), weights (they alone do not fit) or undivided (what the stage does not divide does not fit on one device)
         memory_bytes | int64 | byte | memory of one device
         available_bytes | int64 | byte | memory_bytes minus the device's reserve; activations, workspace, fragmentation and the engine's memory are not counted and must fit into the reserve
         bytes | int64 | byte | weights and cache, or the training state on the device that holds the most, at the answer (the weights alone where they do not fit)
@@ -307,7 +307,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ours | bool | | true if the other ledgers count this way; for FLOPs both full and causal-exact are, and ratio_to_ours is relative to full
         value | decimal128(38,0) | see unit | what the convention gives
         unit | string | | parameter, byte or FLOP
-        ratio_to_ours | float64 | | value over ours
+        ratio_to_ours | float64 | | value divided by ours
         counts | string | | what the convention counts
         elsewhere | string | | who counts this way, null where we checked no source
         recounted | decimal128(38,0) | see unit | the convention applied to what the executed model counted
@@ -340,17 +340,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         bottleneck | string | | compute or memory, whichever of the two takes longer at its peak
         expected_seconds | float64 | s | the longer of the two
         warmups | int64 | | runs before the timed ones, under the memory profiler and the counter of operations
-        interleaved | int64 | | cases and parts that were timed in turn, this one included
+        interleaved | int64 | | cases and parts that were timed alternately, this one included
         repeats | int64 | | runs timed; they end when the spread of all that is compared is no more than spread_wanted, or at the configured maximum
         median_seconds | float64 | s | median run
         q1_seconds | float64 | s | first quartile
         q3_seconds | float64 | s | third quartile
-        spread | float64 | | half the width of the interval of the median (order statistics, at least 90 % where there are 5 runs), over the median
+        spread | float64 | | half the width of the interval of the median (order statistics, at least 90 % if there are 5 runs), divided by the median
         spread_wanted | float64 | | spread at which the repeats end
         measured_to_expected | float64 | | median_seconds / expected_seconds
         baseline | string | | case that this one is compared with
-        expected_ratio | float64 | | operations over the baseline's
-        measured_ratio | float64 | | time over the baseline's, median over the turns, in each of which both ran
+        expected_ratio | float64 | | operations divided by the baseline's
+        measured_ratio | float64 | | time divided by the baseline's, median of the rounds, in each of which both ran
         ratio_low | float64 | | lower end of the interval of measured_ratio (order statistics)
         ratio_high | float64 | | upper end
         ratio_confidence | float64 | | exact confidence of that interval
@@ -428,7 +428,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         bound | float64 | | largest a-priori rounding bound on difference, over the entries
         size | float64 | | largest entry of the reference, without its sign
         decisive | bool | | bound is at most a tenth of size: a wider one would let wrong results pass, and the row is shown but not counted
-        ratio | float64 | | largest distance from the reference over its bound, over the entries of both forms
+        ratio | float64 | | largest distance from the reference divided by its bound, among the entries of both forms
         holds | bool | | every entry of both forms is within its bound of the reference
     """),
     "experiment/blocked_softmax_states": _columns("""
@@ -506,10 +506,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         logits | string | | ordinary or peaky (scores of a larger deviation, study.attention.scales)
         method | string | | naive, blocked (ours) or fused (torch's kernel)
         tensor | string | | output, dq, dk or dv
-        relative_rms_error | float64 | | root mean square distance from fp64, over the root mean square of the fp64 values; null where these are 0
+        relative_rms_error | float64 | | root mean square distance from fp64, divided by the root mean square of the fp64 values; null where these are 0
         largest_error | float64 | | largest distance from fp64
         largest_value | float64 | | largest fp64 value
-        ratio_to_fused | float64 | | relative_rms_error over that of the fused kernel; null where that is 0
+        ratio_to_fused | float64 | | relative_rms_error divided by that of the fused kernel; null where that is 0
         allowed_ratio | float64 | | largest ratio_to_fused allowed for blocked attention, set beforehand in study.attention.allowed_ratio; null for other methods
         holds | bool | | ratio_to_fused is no more than allowed_ratio; null where there is nothing to judge
     """),
@@ -585,7 +585,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         old | string | see column | value in the older results, null where it was not there
         new | string | see column | value in the newer results, null where it is gone
         change | string | see column | new minus old as an integer or a fraction, exact; null where they are no numbers
-        ratio | float64 | | new over old
+        ratio | float64 | | new divided by old
     """),
 }
 

@@ -60,7 +60,7 @@ CLAIMS: tuple[Claim, ...] = (
         "says nothing.",
         "1 row",
         "confirmed",
-        why="With one head d_h = d: the head owns every row of W_O, so its contribution is the whole output, bit for "
+        why="With one head d_h = d: the head uses every row of W_O, so its contribution is the whole output, bit for "
         "bit. A table with only this row repeats the output; it does not split it into parts. With several heads the "
         "first row is a part: {several:d} of its components differ from the output's.",
         equation="H = 1: Σ_h head_h·W_O^(h) = head₁·W_O",
@@ -204,16 +204,16 @@ CLAIMS: tuple[Claim, ...] = (
         "A5.3",
         "Order of the prefix",
         "permutation",
-        "Only the last position does not change: when the order changes, the causal mask shows every earlier position "
-        "a different set of tokens.",
+        "Only the last token's logits stay the same: the causal mask hides the later tokens from every other token, so "
+        "what that token sees depends on the order.",
         None,
         "confirmed",
-        why="Under the mask a position sees itself and the tokens before it. The last position sees all tokens in "
-        "every order. An earlier position sees different tokens when the order changes, so the logits of a token "
-        "change with its place: by up to {moved_3:.3g} for one token and {moved_0:.3g} for another. Without the mask "
-        "every position sees all tokens in every order, and the change disappears (only rounding remains, "
-        "{control_0:.1g}).",
-        equation="seen by position t: the tokens at 1, …, t, which depend on the order; by position T: all of them",
+        why="Under the mask a token sees itself and the tokens before it. The last token sees all tokens in every "
+        "order. Which tokens another token sees depends on the order, so its logits can change. In our test, the logits "
+        "of each of the other tokens change in some orders: by up to {moved_3:.3g} for one token and {moved_0:.3g} for "
+        "another. Without the mask every token sees all tokens in every order, and the "
+        "change disappears (only rounding remains, {control_0:.1g}).",
+        equation="a token at place t sees the tokens at places 1, …, t; the last token stands at T in every order",
     ),
     Claim(
         "A5.4",
@@ -223,8 +223,8 @@ CLAIMS: tuple[Claim, ...] = (
         "without positions.",
         None,
         "confirmed",
-        why="The first layer's outputs at the earlier positions depend on the order, because the mask shows each of "
-        "them a different set of tokens. The second layer's last position reads those outputs, so its logits depend "
+        why="The first layer's outputs for the other tokens depend on the order, because the tokens that each of them "
+        "sees do (A5.3). The second layer's last position reads those outputs, so its logits depend "
         "on the order too: they change by up to {moved_4:.3g}. Without the mask they do not change (only rounding "
         "remains, {control_4:.1g}): only the mask carries information about the order.",
         equation="layer 2 at T sums over layer 1's outputs y_t, and y_t depends on which tokens stand before t",
@@ -322,7 +322,7 @@ CLAIMS: tuple[Claim, ...] = (
         "the mask and one without it, and tested each as it was trained: the model without the mask has a larger "
         "share of correct predictions, by at least {trained:.3g}. If the answers are shuffled, so that the next token "
         "in the input is not the answer, the gain is {shuffled:.2g}. When the model trained without the mask reads "
-        "only the prefix, its loss is larger than that of the other model (difference {alone:.2g} nats).",
+        "only the prefix, its loss is {alone:.2g} nats larger than that of the model trained with the mask.",
         equation="gain = correct(no mask) − correct(mask), as shares: untrained |gain| ≤ {equivalent:.3g}, trained "
         "gain ≥ {trained:.3g}",
     ),
@@ -357,7 +357,7 @@ CLAIMS: tuple[Claim, ...] = (
         "A8.3",
         "Parameter rule",
         "parameter_rule",
-        "At this size that is an error of about 1 %.",
+        "For this small model the rule's error is about 1 % of the parameters.",
         "1 %",
         "confirmed",
         why="The rule is too low by {share:.2f} % of the count, which rounds to 1 %. The output layer's table alone "
@@ -368,16 +368,17 @@ CLAIMS: tuple[Claim, ...] = (
         "A8.4",
         "Parameter rule",
         "parameter_rule",
-        "At Llama's scale the rule's error drops below half a per cent.",
+        "At Llama's scale the rule 12Ld² + Vd misses the number of parameters by less than half a per cent.",
         "< 0.5 %",
         "refuted",
         "The size of a model does not decide how good the rule is; its shape does.",
-        why="The rule assumes three things: keys and values as wide as queries, 8d² feed-forward weights in each "
-        "layer, and one table for both embedding and output. Llama 3 8B breaks all three. Relative to the count, its "
-        "wide feed-forward adds {llama_3_8b_feedforward:+.1f} %, grouped queries {llama_3_8b_attention:+.1f} % and "
-        "the separate output layer {llama_3_8b_head:+.1f} %; in total the rule is {llama_3_8b:.1f} % too low. In "
-        "Llama 3.1 405B the same terms nearly cancel ({llama_3_1_405b_feedforward:+.1f} %, "
-        "{llama_3_1_405b_attention:+.1f} %, {llama_3_1_405b_head:+.1f} %) and leave {llama_3_1_405b:.2f} %.",
+        why="The text does not say which Llama it means. The rule assumes three things: keys and values as wide as "
+        "queries, 8d² feed-forward weights in each layer, and one table for both embedding and output. Llama 3 8B "
+        "breaks all three. Relative to the count, its wide feed-forward adds {llama_3_8b_feedforward:+.1f} %, grouped "
+        "queries {llama_3_8b_attention:+.1f} % and the separate output layer {llama_3_8b_head:+.1f} %; in total the "
+        "rule is {llama_3_8b:.1f} % too low. In Llama 3.1 405B the same terms nearly cancel "
+        "({llama_3_1_405b_feedforward:+.1f} %, {llama_3_1_405b_attention:+.1f} %, {llama_3_1_405b_head:+.1f} %) and "
+        "leave {llama_3_1_405b:.2f} %.",
         equation="(count − rule) / count: Llama 3 8B {llama_3_8b_feedforward:+.1f} {llama_3_8b_attention:+.1f} "
         "{llama_3_8b_head:+.1f} = {llama_3_8b:.1f} %; LLaMA-1 65B {llama_1_65b:.2f} %; Llama 2 7B {llama_2_7b:.1f} %; "
         "Llama 3 70B {llama_3_70b:.1f} %; Llama 3.1 405B {llama_3_1_405b:.2f} %",
@@ -394,8 +395,8 @@ CLAIMS: tuple[Claim, ...] = (
         "products with the weights on a PyTorch model of the shape of Llama 3 70B: 6ND is {over_weights:.3f} times "
         "that count. This ratio is above 1 because N includes the embedding, which multiplies nothing. Attention also "
         "multiplies queries by keys and probabilities by values, and 6ND leaves that out: at 8,192 tokens 6ND is "
-        "{over_exact:.3f} of the count of all products.",
-        equation="C ≈ 6ND = {flops:.3g} FLOP; 6ND / exact count = {over_exact:.3f}",
+        "{over_exact:.3f} times the FLOPs of all matrix products.",
+        equation="C ≈ 6ND = {flops:.3g} FLOP; 6ND / all matrix products = {over_exact:.3f}",
     ),
     Claim(
         "A9.2",
@@ -414,13 +415,13 @@ CLAIMS: tuple[Claim, ...] = (
         "A9.3",
         "Training compute",
         "training_compute",
-        "The 11.4 days agree with the published figures for Llama 3 70B, about 11 days.",
+        "The 11.4 days that 6ND gives agree with the published figures for Llama 3 70B, about 11 days.",
         "about 11 days",
         "refuted",
-        "The published time is about 1.5 times the text's. About a third of the difference is attention, which 6ND "
+        "The published GPU-hours give about 1.5 times the text's time. About a third of the difference is attention, which 6ND "
         "leaves out. The rest comes from an effective rate below 400 TFLOP/s.",
-        why="The published time is {days:.1f} days, not {days.printed}: Meta's model card for Llama 3 70B gives 6.4 "
-        "million GPU-hours, and 16,000 GPUs need {days:.1f} days for them. That is {more:.2f} days more than the "
+        why="Meta's model card for Llama 3 70B gives 6.4 million GPU-hours. On the text's 16,000 GPUs that is "
+        "{days:.1f} days, not {days.printed}. That is {more:.2f} days more than the "
         "text's {assumed:.1f}. At 8,192 tokens, the products inside attention, which 6ND leaves out, explain "
         "{attention:.2f} days. With the exact count for the weights in place of 6ND the time changes by "
         "{weights:+.2f} days. The other {lower_rate:.2f} days mean that a GPU ran slower than the assumed 400 "
@@ -472,8 +473,8 @@ CLAIMS: tuple[Claim, ...] = (
         "confirmed",
         why="The rule 12Ld² + Vd gives the model's size from the three values. With 15.0 trillion tokens, 6ND gives "
         "the operations, and 16,000 devices at 400 TFLOP/s give the time. We checked only this arithmetic. The exact "
-        "size of a model of this shape differs from the rule (A8.4), and the published time differs from the computed "
-        "one (A9.3).",
+        "size of a model of this shape differs from the rule (A8.4), and the published GPU-hours give a longer time "
+        "(A9.3).",
         equation="N = 12·80·8192² + 128,256·8192 = {N:,}; 6ND = {flops:.3g} FLOP; {days:.1f} days",
     ),
 )

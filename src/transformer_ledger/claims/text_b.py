@@ -186,8 +186,8 @@ CLAIMS: tuple[Claim, ...] = (
         "width, the largest error grows by a factor of {growth_fp32:.3g} from position 1 to the last tested position. "
         "If the angle is computed in fp64 and only its cosine is rounded, the error does not grow. bf16 cannot even "
         "store position {lost_bf16:.0f}. Also, {slow:.0f} pairs of components do not complete one full turn within "
-        "the trained context, so a longer context gives the model angles that it has not seen. So the model may not "
-        "be able to use a position that the code can compute. We did not test a trained model here.",
+        "the trained context, so a longer context gives the model angles that it has not seen. We "
+        "confirmed these two facts. We did not test whether a trained model fails at such positions.",
         equation="error of position·ω ≤ |position·ω|·(a few u); u = 2⁻²⁴ in fp32: error {at_1000:.2g} at 1,000, "
         "{at_100000:.2g} at 100,000",
     ),
@@ -471,8 +471,8 @@ CLAIMS: tuple[Claim, ...] = (
         "forms then run on the same trained checkpoint. Two forms of the same function differ only by rounding, so no "
         "logit may change by more than the sum of their rounding bounds. If the function changes, at least one logit "
         "must change by at least 100 times that sum. In the tests, {function:.0f} changes are changes of function and "
-        "{schedule:.0f} are changes of schedule, as we had written down; we checked only these changes, on one "
-        "checkpoint. If one weight changes by one unit in its last place, the largest logit change is "
+        "{schedule:.0f} are changes of schedule, as we had written down. The text names {named:d} of them; the others "
+        "are ours. We checked only these changes, on one checkpoint. If one weight changes by one unit in its last place, the largest logit change is "
         "{weight.unchanged:.2g} times the bound; if it changes by 2⁻¹⁰, {weight:.2g} times the bound.",
         equation="max |logit after − logit before| / (bound before + bound after): rope {rope:.2g}, grouped queries "
         "{gqa:.2g}, RMSNorm {rmsnorm:.2g}, gate {gated:.2g}; blocked {blocked:.2g}, fused {fused:.2g}, cache "

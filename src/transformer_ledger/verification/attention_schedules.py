@@ -96,12 +96,19 @@ def counts(rows: Evidence, length: int, heads: int, head_dim: int, blocks: Any, 
             flops, shown = here.of(unit="FLOP", by=routes.COUNTER, against=routes.FORMULA), way == "forward"
             if causal:
                 flops.inside(
-                    "operations, against the causal pairs' and all pairs'", figure("flops"), least, whole, leg="exact"
+                    "operations, between those of the causal pairs and of all pairs",
+                    figure("flops"),
+                    least,
+                    whole,
+                    leg="exact",
                 )
             else:
-                flops.equal("operations, against products of all pairs", figure("flops"), whole, products=products)
+                flops.equal(
+                    "operations, compared with products of all pairs", figure("flops"), whole, products=products
+                )
                 ratio = Fraction(figure("flops"), figure("flops", "naive"))
-                here.beyond("operations over the dense form's", ratio, 1, by=routes.COUNTER, against="the dense form", leg="exact",
+                here.beyond("operations / operations of the dense form", ratio, 1, by=routes.COUNTER,
+                            against="the dense form", leg="exact",
                             key="operations" if shown else None)  # fmt: skip
             bytes_ = here.of(unit="byte", by="bytes moved, counted")
             bytes_.inside("traffic", figure("traffic"), 0, figure("traffic", "naive") - 1, leg="exact", against="the dense form",
@@ -127,7 +134,8 @@ def counts(rows: Evidence, length: int, heads: int, head_dim: int, blocks: Any, 
 
     order = rows.of(by=routes.COUNTER, against=routes.FORMULA, heads=heads, head_dim=head_dim, length=length)
     order.equal("growth of the operations when the length doubles", growth(), 4, headline=True, key="growth")
-    order.control(f"every run of {length // 4} tokens by itself", "growth of the operations", growth, {"width": length // 4},
+    order.control(f"each block of {length // 4} tokens attends only to itself", "growth of the operations",
+                  growth, {"width": length // 4},
                   exactly(4), exactly(2), key="local")  # fmt: skip
 
 
@@ -170,8 +178,10 @@ def bounded(rows: Evidence, small: Mapping[str, Any], blocks: Any, seed: int) ->
         here = rows.of(by=routes.TORCH, against="the dense form", source="2 × running error bound", heads=h, kv_heads=h_kv,
                        head_dim=d_h, tokens=T, causal=causal)  # fmt: skip
         for name in ("blocked", "fused"):
-            here.within("output nearest to its bound: distance from the dense form", apart(name), limit, tried=name)
-        here.control("blocks averaged, not merged", "largest distance from the dense form",
+            here.within(
+                "distance from the dense form, at the output closest to its bound", apart(name), limit, tried=name
+            )
+        here.control("the outputs of the blocks averaged, not merged", "largest distance from the dense form",
                      lambda apart=apart, **more: apart(**more).max(), {"method": "averaged"}, at_most(limit.max()))  # fmt: skip
 
 

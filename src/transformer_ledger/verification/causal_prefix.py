@@ -53,13 +53,15 @@ def _exact(tokens: int, seed: int, told: Evidence) -> None:
         whole = last(tokens, causal)
         return sum(bool((whole[end - 1] != last(end, causal)[-1]).any()) for end in range(1, tokens + 1))
 
-    quantity = "positions with another output than their prefix gives"
+    quantity = "positions whose output differs from that of their prefix"
     here = told.of(by=routes.RATIONAL, against=PREFIXES, source=EXPONENTIAL, tokens=tokens)
     here.equal(quantity, other(True), 0, scope="conditioned")
-    here.control("no mask", quantity, lambda causal=True: other(causal), {"causal": False}, exactly(0))
-    moved = here.of("A7.2", tried="no mask")
+    here.control("without the mask", quantity, lambda causal=True: other(causal), {"causal": False}, exactly(0))
+    moved = here.of("A7.2", tried="without the mask")
     moved.beyond(quantity, other(False), 1, leg="exact", key="differ")
-    moved.control("the mask", quantity, lambda causal=False: other(causal), {"causal": True}, at_least(1), exactly(0))
+    moved.control(
+        "with the mask", quantity, lambda causal=False: other(causal), {"causal": True}, at_least(1), exactly(0)
+    )
 
 
 def _passes(spec: ModelSpec, weights: Any, ids: Any, run: Any, told: Evidence) -> None:
@@ -78,21 +80,21 @@ def _passes(spec: ModelSpec, weights: Any, ids: Any, run: Any, told: Evidence) -
 
     ordered = run is SEQUENTIAL
     here = told.of(by=routes.ARITHMETICS.get(run.name, routes.TORCH), against=PREFIXES, tokens=len(bound))
-    quantity = "positions whose loss differs in any bit from their prefix's"
+    quantity = "positions whose loss differs in any bit from that of their prefix"
     here.prints(quantity, bits(), ZERO, scope="conditioned" if ordered else "stated", headline=ordered,
                 source="one fixed order of summation" if ordered else "kernels as shipped", key=f"bits_{run.name}")  # fmt: skip
     if ordered:
         means = [run.total(losses_[None])[0] / len(bound) for losses_ in passes[True]]
         here.bitwise("mean losses whose bits differ", *means, scope="conditioned")
-        here.control("no mask", quantity, bits, {"causal": False}, exactly(0))
-    here.within("difference of the loss nearest to its bound", np.abs(np.subtract(*passes[True])), bound, unit="nat",
+        here.control("without the mask", quantity, bits, {"causal": False}, exactly(0))
+    here.within("difference of the loss, at the position closest to its bound", np.abs(np.subtract(*passes[True])), bound, unit="nat",
                 scope="conditioned", against=routes.BOUND, source=RUNNING_ERROR, key=f"apart_{run.name}")  # fmt: skip
-    largest, most = "largest difference between a loss and its prefix's", float(bound.max())
-    here.control("no mask", largest, apart, {"causal": False}, at_most(most), unit="nat")
+    largest, most = "largest difference between a loss and that of the prefix", float(bound.max())
+    here.control("without the mask", largest, apart, {"causal": False}, at_most(most), unit="nat")
     far = PAST * float(np.maximum(open_bound, bound).max())
-    moved = here.of("A7.2", tried="no mask", unit="nat", source=f"{PAST} × {RUNNING_ERROR}")
+    moved = here.of("A7.2", tried="without the mask", unit="nat", source=f"{PAST} × {RUNNING_ERROR}")
     moved.beyond(largest, apart(False), far, headline=ordered, key="open" if ordered else None)
-    moved.control("the mask", largest, partial(lambda causal=False: apart(causal)), {"causal": True}, at_least(far),
+    moved.control("with the mask", largest, partial(lambda causal=False: apart(causal)), {"causal": True}, at_least(far),
                   at_most(most), key="masked" if ordered else None)  # fmt: skip
 
 
@@ -126,12 +128,12 @@ class Copying:
         return (logits.argmax(axis=-1) == self.answers(shuffled)[self.windows[:, 1:]]).mean(axis=-1)
 
     def gain(self, shuffled: bool = False) -> Any:
-        """Share right without the mask less with it, window by window, each model trained as it is read."""
+        """Accuracy without the mask minus accuracy with it, window by window, each model trained as it is read."""
         open_, masked = (self.right(self.trained(causal, shuffled), causal, shuffled) for causal in (False, True))
         return open_ - masked
 
     def saved(self, alone: bool = False) -> Any:
-        """Loss with the mask less without it, window by window; `alone`: without it, but reading the prefix alone."""
+        """Loss with the mask minus loss without it, window by window; `alone`: without it, but reading only the prefix."""
         ids, one = self.ids[self.windows], self.trained(False)
         open_ = prefix_losses(self.spec, one, ids, BLAS, False) if alone else losses(self.spec, one, ids, BLAS, False)
         return (losses(self.spec, self.trained(True), ids, BLAS) - open_).mean(axis=-1)
@@ -146,30 +148,31 @@ def _future(
     gains = [(copying.right(w, False) - copying.right(w, True)).mean() for w in drawn]
     low, high = bounds.mean_interval(gains, confidence)
     level = f"{100 * confidence:g} % {INTERVAL}"
-    quantity = "share of right predictions without the mask less with it"
+    quantity = "accuracy without the mask minus accuracy with it"
     here = told.of(by=routes.SAMPLES, against=routes.MARGIN, source=level)
     untrained = here.of(tried="untrained", initialisations=initialisations)
-    untrained.beyond(f"{quantity}, lower end", low, better, key="untrained")
-    untrained.within(f"{quantity}, further end from 0", max(abs(low), abs(high)), margin, scope="conditioned",
+    untrained.beyond(f"{quantity}, lower end of the interval", low, better, key="untrained")
+    untrained.within(f"{quantity}, end of the interval further from 0", max(abs(low), abs(high)), margin, scope="conditioned",
                      key="equivalent")  # fmt: skip
     for name, causal in (("with the mask", True), ("without the mask", False)):
         found = [losses(spec, w, windows, BLAS, causal).mean() for w in drawn]
-        untrained.beyond(f"mean loss {name}, lower end", bounds.mean_interval(found, confidence)[0], guess, unit="nat",
+        untrained.beyond(f"mean loss {name}, lower end of the interval", bounds.mean_interval(found, confidence)[0], guess, unit="nat",
                          scope="conditioned", against="ln V, the loss of guessing")  # fmt: skip
     # ASSUME losses of different windows of the held-out text count as independent.
     trained = here.of(tried="trained", windows=len(windows), length=windows.shape[1] - 1)
-    trained.beyond(f"{quantity}, lower end", bounds.mean_interval(copying.gain(), confidence)[0], better, headline=True,
+    trained.beyond(f"{quantity}, lower end of the interval", bounds.mean_interval(copying.gain(), confidence)[0], better, headline=True,
                    scope="conditioned", key="trained")  # fmt: skip
-    trained.beyond("loss with the mask less without it, lower end", bounds.mean_interval(copying.saved(), confidence)[0],
+    trained.beyond("loss with the mask minus loss without it, lower end of the interval",
+                   bounds.mean_interval(copying.saved(), confidence)[0],
                    margin, scope="conditioned", unit="nat")  # fmt: skip
     for name, causal in (("with the mask", True), ("without the mask", False)):
         found = losses(spec, copying.trained(causal), windows, BLAS, causal).mean()
         trained.within(f"mean loss {name}", found, guess, scope="conditioned", unit="nat",
                        against="ln V, the loss of guessing", key=f"loss_{name.split()[0]}")  # fmt: skip
-    trained.control("letters to be predicted shuffled", quantity, lambda **c: float(copying.gain(**c).mean()),
+    trained.control("the letters to be predicted are shuffled", quantity, lambda **c: float(copying.gain(**c).mean()),
                     {"shuffled": True}, at_least(better), between(-margin, margin), key="shuffled")  # fmt: skip
-    trained.control("given the prefix alone", "loss with the mask less without it",
-                    lambda **c: float(copying.saved(**c).mean()), {"alone": True}, at_least(margin), at_most(0),
+    trained.control("the model without the mask reads only the prefix", "loss without the mask minus loss with it",
+                    lambda **c: -float(copying.saved(**c).mean()), {"alone": True}, at_most(-margin), at_least(0),
                     unit="nat", key="alone")  # fmt: skip
 
 

@@ -32,8 +32,10 @@ def restored(rows: Evidence, known: Any) -> None:
         return int(logits_hash(model, known.held_out) != known.logits_hash)
 
     here = rows.of(tried="checkpoint restored", against="the model after its training")
-    here.repetition("held-out logits with another hash", differ(), 0)
-    here.control("one weight moved by 2⁻¹⁰", "held-out logits with another hash", differ, {"by": 2.0**-10}, exactly(0))
+    here.repetition("held-out logits whose hash differs", differ(), 0)
+    here.control(
+        "one weight changed by 2⁻¹⁰", "held-out logits whose hash differs", differ, {"by": 2.0**-10}, exactly(0)
+    )
     losses = {kind: float(loss.mean()) for kind, loss in evaluate(known.model(), known.held_out).items()}
     for kind, loss in losses.items():
         here.repetition("held-out loss", loss, known.losses[kind], data=kind, unit="nat/token")
@@ -70,21 +72,21 @@ def compute(
     restored(rows, known)
 
     def change(before: study.Form = base, number: int = equal) -> float:
-        """Largest change of a logit over the bound of both models."""
+        """Largest change of a logit, divided by the bound of both models."""
         moved, bound = bench.change(before, study.Form(*study.with_groups(before.spec, before.weights, number)))
         return moved / bound
 
     ids = np.concatenate([known.held_out.ids[kind] for kind in KINDS])
     old = study.sequence_losses(base, ids)
     heads = known.spec.layers[0][1].attention.kv_heads
-    quantity = "largest change of a logit over its bound"
+    quantity = "largest change of a logit, divided by its bound"
     for number in kv_heads:
         here, named = rows.of(heads=heads, kv_heads=number), number == equal
         here.beyond(quantity, change(number=number), PAST, source=BOUND, headline=named, key="moved" if named else None)
         after = study.Form(*study.with_groups(known.spec, known.weights, number))
         low, _ = bounds.mean_interval(study.sequence_losses(after, ids) - old, confidence)
-        here.beyond("lower end of the interval of the held-out loss's rise", low, 0.0, source="no rise", unit="nat/token",
+        here.beyond("rise of the held-out loss, lower end of the interval", low, 0.0, source="no rise", unit="nat/token",
                     confidence=confidence, key="rise" if named else None)  # fmt: skip
-    rows.control("the heads of each group made alike first", quantity, change, {"before": alike}, at_least(PAST), at_most(1),
+    rows.control("the heads of each group made equal first", quantity, change, {"before": alike}, at_least(PAST), at_most(1),
                  source=BOUND, heads=heads, kv_heads=equal, key="alike")  # fmt: skip
     return rows.rows

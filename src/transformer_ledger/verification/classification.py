@@ -19,13 +19,13 @@ def compute(settings: Mapping[str, Any], study: Mapping[str, Sequence[Mapping[st
     rows = Evidence("B10.1", settings, by=routes.MODULE, source=BOUND)
 
     def logits(key: str) -> float:
-        """Largest change of a logit over its bound."""
+        """Largest change of a logit, divided by its bound."""
         return float(by_key[key]["change_to_bound"])
 
     def scores(key: str) -> float:
         return float(by_key[key]["score_change"] / by_key[key]["score_bound"])
 
-    quantity = "largest change of a logit over its bound"
+    quantity = "largest change of a logit, divided by its bound"
     changes = [row for row in by_key.values() if not row["control"]]
     for row in changes:
         one = rows.of(tried=row["change"], registered=row["registered"], key=row["key"])
@@ -37,8 +37,12 @@ def compute(settings: Mapping[str, Any], study: Mapping[str, Sequence[Mapping[st
         found = sum(row["decided"] == name for row in changes)
         wanted = sum(row["registered"] == name for row in changes)
         rows.equal(f"changes of {name}", found, wanted, against="registered before", headline=True, key=name)
-    for key, change, kept in (("averaged", "blocks averaged, not merged", "blocked"),
-                              ("weight", "moved by 2⁻¹⁰ in place of one unit in its last place", "ulp")):  # fmt: skip
+    named = [row for row in changes if row["stated"]]
+    decided = sum(row["decided"] in ("function", "schedule") for row in named)
+    rows.equal("changes named in the text that are of function or of schedule", decided, len(named),
+               against=routes.TEXT, key="named")  # fmt: skip
+    for key, change, kept in (("averaged", "the outputs of the blocks averaged, not merged", "blocked"),
+                              ("weight", "changed by 2⁻¹⁰ in place of one unit in its last place", "ulp")):  # fmt: skip
         rows.control(
             change,
             quantity,
@@ -52,9 +56,11 @@ def compute(settings: Mapping[str, Any], study: Mapping[str, Sequence[Mapping[st
     asked = rows.of("B10.2")
     for key in SCORES:
         here = asked.of(tried=by_key[key]["change"])
-        here.beyond("largest change of a first layer's score over its bound", scores(key), PAST, headline=True, key=key)
+        here.beyond(
+            "largest change of a first-layer score, divided by its bound", scores(key), PAST, headline=True, key=key
+        )
         here.beyond(quantity, logits(key), PAST)
-    asked.control("the heads of each group made alike first", "largest change of a first layer's score over its bound",
+    asked.control("the heads of each group made equal first", "largest change of a first-layer score, divided by its bound",
                   lambda key="gqa": scores(key), {"key": "gqa_equal"}, at_least(PAST), at_most(1), key="gqa_equal",
                   tried=by_key["gqa"]["change"])  # fmt: skip
     return rows.rows

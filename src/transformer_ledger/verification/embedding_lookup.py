@@ -63,7 +63,9 @@ def compute(
     lookup = Evidence("A1.1", settings, against="row read by its index", source=EXACT_SUM)
     exact = RATIONAL.array(drawn)
     product = RATIONAL.matmul(RATIONAL.array(np.eye(vocabulary, dtype=int)), exact)
-    lookup.same("entries of the product that are not the table's", product.ravel(), exact.ravel(), by=routes.RATIONAL)
+    lookup.same(
+        "entries of the product that differ from the table's", product.ravel(), exact.ravel(), by=routes.RATIONAL
+    )
 
     def differ(run: Any, edit: tuple[int, float] | None = None, hot: tuple[int, ...] | None = None) -> int:
         """Entries whose bits differ from the row read: every row, or the first of two that are hot.
@@ -93,11 +95,11 @@ def compute(
             edited = here.of(tried=words, leg="floating", source="the −0.0 itself; the other rows' entry in the column")
             edited.equal(quantity, differ(run, edit=edit), 0, key=f"{key}_{run.name}")
             edited.equal(quantity, differ(run, edit=edit), lost, scope="corrected", against=routes.FORMULA)
-        here.control("two rows hot", quantity, lambda run=run, **change: differ(run, **change),
+        here.control("two ones in the one-hot row", quantity, lambda run=run, **change: differ(run, **change),
                      {"hot": (first, second)}, exactly(0))  # fmt: skip
     cost = Evidence("A1.2", settings, unit="multiplication", by=routes.ENUMERATION, against=routes.FORMULA)
     cost.prints("multiplications of one product", products(drawn, [first]), Printed("696", TABLE), headline=True)
     cost.equal("multiplications", products(drawn, [first]), vocabulary * d_model, source="entries", key="products")
-    cost.control("the row read by its index", "multiplications", lambda **change: products(drawn, [first], **change),
+    cost.control("the row is read by its index", "multiplications", lambda **change: products(drawn, [first], **change),
                  {"by_index": True}, exactly(vocabulary * d_model), exactly(0))  # fmt: skip
     return lookup.rows + cost.rows

@@ -111,7 +111,7 @@ def function(rows: Evidence, d: int, f: int, tokens: int, seed: int) -> None:
         by=routes.MODULE, against=routes.BLAS, source="2 × running error bound", d_model=d, d_ff=f, tokens=tokens
     )
     here.agree(
-        "entry nearest to its bound: distance from the formula",
+        "distance from the formula, at the entry closest to its bound",
         ours,
         reference(x, weights),
         limit,
@@ -162,11 +162,11 @@ def budget(rows: Evidence, d: int, widths: Sequence[int], multiples: Sequence[in
     import sympy
 
     symbols, any_width = rows.of(by=routes.SYMBOLS, against=routes.TEXT), sympy.Symbol("d", positive=True)
-    quantity, wanted = "gated width over plain width at equal weights", Fraction(2, 3)
+    quantity, wanted = "gated width / plain width at equal weights", Fraction(2, 3)
     symbols.equal(quantity, ratio(any_width), wanted, headline=True, key="ratio")
-    symbols.prints("gated width over d where the plain one is 4d", 4 * ratio(any_width), Printed("8/3"), key="wide")
+    symbols.prints("gated width / d, if the plain width is 4d", 4 * ratio(any_width), Printed("8/3"), key="wide")
     symbols.of(against=routes.FORMULA).equal(
-        "width beside a plain one of 3", 3 * ratio(any_width), formulas.equal_budget_width(f=3)
+        "gated width for a plain width of 3", 3 * ratio(any_width), formulas.equal_budget_width(f=3)
     )
     for change, changed in (
         ("biases counted", {"biases": True}),
@@ -180,11 +180,11 @@ def budget(rows: Evidence, d: int, widths: Sequence[int], multiples: Sequence[in
     def extra(f: int = formulas.equal_budget_width(f=4 * d)) -> int:
         return counted(d, f, "gated")["weights"] - plain
 
-    here.equal("weights of 8d/3 gated, less those of 4d plain", extra(), 0)
+    here.equal("weights at gated width 8d/3 minus weights at plain width 4d", extra(), 0)
     for kind, biases in (("gated", formulas.gated_feedforward_biases), ("gelu", formulas.plain_feedforward_biases)):
         found = sum(p.numel() for name, p in module(d, 4 * d, kind, bias=True).named_parameters() if "bias" in name)
         here.equal("biases", found, biases(d=d, f=4 * d), feedforward=kind)
-    here.control("4d wide", "weights more than the plain one's", extra, {"f": 4 * d}, exactly(0))
+    here.control("gated width 4d", "weights minus those at plain width 4d", extra, {"f": 4 * d}, exactly(0))
     for width in widths:
         for m in multiples:
             # 8d/3 rounded up to a whole number, then to a multiple of m; the other way tries one multiple after another.
@@ -216,13 +216,11 @@ def ledger(rows: Evidence, d: int, batch: int, length: int) -> None:
                 return Fraction(counted(d, width, kind, batch * length)[quantity], plain[quantity])
 
             own = here.of(by=route, against=routes.TEXT)
-            own.equal(f"{quantity} of gated over plain, {name}", over(), wanted, headline=True,
+            own.equal(f"{quantity}, gated / plain, at {name}", over(), wanted, headline=True,
                       key=f"{quantity}_{'width' if width == f else 'budget'}")  # fmt: skip
-            own.control(
-                "the gate left out", f"{quantity} over the plain one's", over, {"kind": "gelu"}, exactly(wanted)
-            )
+            own.control("without the gate", f"{quantity}, gated / plain", over, {"kind": "gelu"}, exactly(wanted))
             own.of(against=routes.FORMULA, unit=unit).equal(
-                f"{quantity} of the gated one",
+                f"{quantity} of the gated layer",
                 counted(d, width, "gated", batch * length)[quantity],
                 by_formula[quantity](width),
             )

@@ -118,10 +118,10 @@ def _map(proof: Evidence, largest: int, text: Mapping[str, int], head_dim: int) 
     here = proof.of("B5.1", largest_heads=largest)
     for route, attend in ATTENTIONS.items():
         wrong = sum(heads_read(attend, *pair, head_dim) != wanted for pair, wanted in expected.items())
-        here.equal("pairs with another map than ⌊i/g⌋", wrong, 0, by=route, against=routes.FORMULA, pairs=len(pairs),
+        here.equal("pairs whose map differs from ⌊i/g⌋", wrong, 0, by=route, against=routes.FORMULA, pairs=len(pairs),
                    key="pairs" if route == routes.MODULE else None)  # fmt: skip
     others = [pair for pair in every if pair not in expected]
-    here.equal("pairs refused, as h_kv does not divide h_q", _refused(others, head_dim), len(others),
+    here.equal("pairs rejected because h_kv does not divide h_q", _refused(others, head_dim), len(others),
                by="our reader of models", against=routes.ENUMERATION)  # fmt: skip
     h, h_kv = text["heads"], text["kv_heads"]
     read = proof.of("B5.1", by=routes.MODULE, heads=h, kv_heads=h_kv)
@@ -129,7 +129,7 @@ def _map(proof: Evidence, largest: int, text: Mapping[str, int], head_dim: int) 
         printed = Printed(str(i * TEXT_MAP["map"]["kv_heads"] // TEXT_MAP["map"]["heads"]), TEXT_MAP)
         read.prints("key/value head read", kv, printed, head=i, headline=i in (0, h - 1), key=f"head_{i}")
     if 1 < h_kv < h:
-        read.control("map i mod h_kv", "query heads that read another head than ⌊i/g⌋",
+        read.control("map i mod h_kv", "query heads that do not read head ⌊i/g⌋",
                      lambda reads="groups": sum(a != b for a, b in zip(
                          heads_read(_executed, h, h_kv, head_dim, reads), expected[h, h_kv], strict=True)),
                      {"reads": "modulo"}, exactly(0), against=routes.FORMULA, key="modulo")  # fmt: skip
@@ -185,7 +185,7 @@ def _bytes(proof: Evidence, batch: int, context: int, heads: int, kv_heads: int,
 
     small = proof.of("B5.2", by=routes.TENSORS, batch=batch, length=context, heads=heads, kv_heads=kv_heads,
                      head_dim=head_dim)  # fmt: skip
-    quantity, wanted = "cache of grouped over multi-head attention", Fraction(kv_heads, heads)
+    quantity, wanted = "cache of grouped attention / cache of multi-head attention", Fraction(kv_heads, heads)
     formula = cache_formulas.ratio_to_multi_head(h_kv=Fraction(kv_heads), h=heads)
     small.prints(quantity, ratio(), Printed("1/4", TEXT_CACHE), headline=True, key="ratio")
     small.equal(quantity, ratio(), formula, against=routes.FORMULA)
@@ -236,10 +236,15 @@ def _projections(proof: Evidence, heads: int, kv_heads: int, head_dim: int) -> N
                    headline=key in ("ends", "middle"))  # fmt: skip
     share = Fraction(found["all four projections"][0], found["multi-head attention"][0])
     here.prints(
-        "share of multi-head attention", share, Printed("5/8", TEXT_PROJECTIONS), unit="", headline=True, key="share"
+        "weights / those of multi-head attention",
+        share,
+        Printed("5/8", TEXT_PROJECTIONS),
+        unit="",
+        headline=True,
+        key="share",
     )
     without = here.of(tried="query and output projections", against=routes.FORMULA)
-    without.control("without the output", "weights", lambda names=ends: counted(*names), {"names": ("query",)},
+    without.control("without the output projection", "weights", lambda names=ends: counted(*names), {"names": ("query",)},
                     exactly(2 * d**2))  # fmt: skip
     if kv_heads < heads:
         here.control("one key/value head for each query head", "weights of key and value projections",

@@ -55,15 +55,16 @@ def _weights(widths: list[int], settings: Mapping[str, Any]) -> list[dict[str, A
         )
 
     ledger = counted.of(by="the ledger's formulas, in SymPy", unit="", tried="d_h = d/H")
-    ledger.equal("terms left of the four projections' weights less 4d²", left(), 0)
-    ledger.control("one key/value head", "terms left", left, {"h_kv": 1}, exactly(0))
+    remaining = "terms of (weights of the four projections) − 4d² that do not cancel"
+    ledger.equal(remaining, left(), 0)
+    ledger.control("one key/value head", remaining, left, {"h_kv": 1}, exactly(0))
     for width in widths:
         every = [heads for heads in range(1, width + 1) if width % heads == 0]
         four, here = formulas.attention_parameters(width), counted.of(d_model=width)
         counts = [weights(width, heads) for heads in every]
         here.equal("weights with as many heads as components", counts[-1], four, headline=width == widths[0],
                    key=f"weights_{width}")  # fmt: skip
-        here.same("numbers of heads with another number of weights", counts, [four] * len(every), unit="")
+        here.same("numbers of heads for which the number of weights differs", counts, [four] * len(every), unit="")
         square = [shapes(width, heads) for heads in every]
         here.same("numbers of heads with a matrix that is not d × d", square, [[(width, width)] * 4] * len(every),
                   unit="")  # fmt: skip
@@ -94,10 +95,10 @@ def _same_vector(specs: dict[int, ModelSpec], seed: int, other_seed: int) -> lis
         drawn.bitwise("parameters whose bits differ", vector(heads), alone, heads=heads, unit="parameter",
                       headline=heads == others[-1])  # fmt: skip
     nine = drawn.of(tried="nine digits", heads=others[-1], against="nine digits, as printed")
-    nine.within("difference of the parameter vectors' norms, relative", apart(), NINE_DIGITS)
-    nine.control("another seed", "difference of the norms, relative", apart, {"seed": other_seed},
+    nine.within("relative difference of the parameter vectors' norms", apart(), NINE_DIGITS)
+    nine.control("a different seed", "relative difference of the norms", apart, {"seed": other_seed},
                  at_most(NINE_DIGITS), key="seed")  # fmt: skip
-    drawn.control("another seed", "parameters whose bits differ", bits, {"seed": other_seed}, exactly(0),
+    drawn.control("a different seed", "parameters whose bits differ", bits, {"seed": other_seed}, exactly(0),
                   heads=others[-1])  # fmt: skip
     return drawn.rows
 
@@ -174,7 +175,7 @@ def _functions(cuts: Cuts, settings: Mapping[str, Any], run: Any) -> list[dict[s
         still = exactly(0) if exact else at_most(bound(heads, True))
         pair = told.of(heads=heads, than=first)
         pair.beyond(quantity, apart(heads), moved.low, leg=EXACT if exact else FLOATING,
-                    headline=run is SEQUENTIAL and heads == cuts.others[-1])  # fmt: skip
+                    headline=run is SEQUENTIAL and heads == cuts.others[0])  # fmt: skip
         pair.control(change, quantity, partial(apart, heads), {"tied": True}, moved, still,
                      key=f"tied_{heads}" if run is SEQUENTIAL else None)  # fmt: skip
     return told.rows

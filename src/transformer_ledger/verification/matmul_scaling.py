@@ -87,7 +87,10 @@ def _executed(proof: Evidence, shape: Shape, batches: Sequence[int], lengths: Se
                        headline=last and part != "head", key=part.split(" ")[0].split("-")[0] if last else None)  # fmt: skip
         rest = sum(flops for component, flops in found.items() if component not in named)
         here.equal("FLOPs of softmax, GELU, norms, biases, embeddings", rest, 0, against=routes.TEXT)
-        for change, runs in (("the scores of one layer left out", 0), ("the scores of one layer computed twice", 2)):
+        for change, runs in (
+            ("the scores of one layer are not computed", 0),
+            ("the scores of one layer are computed twice", 2),
+        ):
             here.control(change, "FLOPs", counted, {"runs": runs}, exactly(sum(printed.values())))
 
 
@@ -119,7 +122,7 @@ def _growth(proof: Evidence, shape: Shape, batches: Sequence[int], lengths: Sequ
             here.equal(f"growth of {part}", growth(part, {name: sizes[1]}), wanted, key=key,
                        headline=name == "length" and part in ("projections", "scores and values"))  # fmt: skip
             here.control(
-                f"the same {name} again",
+                f"the {name} is not doubled",
                 f"growth of {part}",
                 partial(growth, part, to={name: sizes[1]}),
                 {"to": {}},

@@ -109,11 +109,11 @@ def text_rows(rows: Evidence, given: Sequence[int], epsilon: float) -> None:
                 return np.abs(shipped(kind, given, value) - exactly)
 
             torch = here.of(by=routes.TORCH, against=routes.SYMBOLS, source="running error bound", epsilon=value)
-            torch.within("component nearest to its bound: distance from the exact one", off(), limit)
+            torch.within("distance from the exact component, at the one closest to its bound", off(), limit)
             (other,) = KINDS.keys() - {kind}
             for change, changed in (
-                (f"held against {other}", {"own": other}),
-                ("held against ε = 0.1", {"own_epsilon": 0.1}),
+                (f"compared with {other}", {"own": other}),
+                ("compared with ε = 0.1", {"own_epsilon": 0.1}),
             ):
                 torch.control(change, "largest distance from the exact components", lambda off=off, **more: off(**more).max(),
                               changed, at_most(limit.max()))  # fmt: skip
@@ -136,9 +136,9 @@ def shifts(
             here = rows.of(by=routes.SYMBOLS, against=routes.TEXT, components=n, epsilon=str(epsilon))
             here.equal(MOVED, moved(), 0, norm="layernorm")
             here.equal(MOVED, moved("rmsnorm"), n, norm="rmsnorm")
-            here.control("the mean left in", MOVED, moved, {"kind": "rmsnorm"}, exactly(0), exactly(n))
+            here.control("the mean not subtracted", MOVED, moved, {"kind": "rmsnorm"}, exactly(0), exactly(n))
             uneven = np.array([x[0] + c, *x[1:]], object)
-            here.control("the first component shifted alone", MOVED, moved, {"shifted": uneven}, exactly(0))
+            here.control("only the first component shifted", MOVED, moved, {"shifted": uneven}, exactly(0))
     for name, full in vectors.items():
         for dtype in dtypes:
             x, kept = (
@@ -157,7 +157,7 @@ def shifts(
             here.within(
                 "largest change of LayerNorm", change(), limit, headline=shown, key="layernorm" if shown else None
             )
-            here.control("the mean left in", "largest change", change, {"kind": "rmsnorm"}, at_most(limit),
+            here.control("the mean not subtracted", "largest change", change, {"kind": "rmsnorm"}, at_most(limit),
                          key="rmsnorm" if shown else None)  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def factors(rows: Evidence, widths: Sequence[int]) -> None:
             here.control("ε > 0", MOVED, moved, {"epsilon": epsilon}, exactly(0), exactly(n))
             here.control("a negative factor", MOVED, moved, {"factor": -a}, exactly(0))
             here.of(against=routes.FORMULA).equal(
-                "components other than with ε/a²", moved(epsilon, a, epsilon / a**2), 0
+                "components that differ from those with ε/a²", moved(epsilon, a, epsilon / a**2), 0
             )
 
 
@@ -232,7 +232,7 @@ def counts(rows: Evidence, widths: Sequence[int]) -> None:
             shown = width == widths[-1]
             here.equal(f"operations of {kind}", operations(width, kind), formula(d=width), headline=shown,
                        key=kind if shown else None)  # fmt: skip
-        here.control("the mean taken off as well", "operations", lambda kind="rmsnorm", width=width: operations(width, kind),
+        here.control("the mean subtracted too", "operations", lambda kind="rmsnorm", width=width: operations(width, kind),
                      {"kind": "layernorm"}, exactly(KINDS["rmsnorm"](d=width)), at_least(KINDS["layernorm"](d=width)))  # fmt: skip
 
 

@@ -127,9 +127,9 @@ def exact(rows: Evidence, keys: int, masked_keys: int, seed: int) -> None:
 
         here = rows.of(by=routes.RATIONAL, against=DEFINITION, keys=n, masks=len(subsets), ordered_partitions=len(cuts))
         quantities = (
-            "outputs other than the dense one",
+            "outputs that differ from the dense one",
             "states (m, a, o) that break the loop invariant",
-            "gradients that are off",
+            "gradients that are wrong",
         )
         for quantity, count in zip(quantities, wrong(), strict=True):
             here.equal(quantity, count, 0)
@@ -162,7 +162,7 @@ def read(rows: Evidence, made: Sequence[Mapping[str, Any]]) -> float:
             e2.of(claim).within(f"blocked {quantity}: largest distance from the dense one", [row["difference"] for row in group],
                                 [row["bound"] for row in group], against="dense softmax", tried="E2", dtype=dtype,
                                 rows=len(group))  # fmt: skip
-    e2.equal("E2's readings beyond a bound of their own", sum(not row["holds"] for row in decisive), 0, leg="floating",
+    e2.equal("results of E2 beyond their own bounds", sum(not row["holds"] for row in decisive), 0, leg="floating",
              against=routes.DECIMAL, rows=len(decisive))  # fmt: skip
     text = [row for row in decisive if (row["case"], row["dtype"], row["quantity"]) == ("printed", "fp64", "output")]
     row = text[0]
@@ -197,7 +197,7 @@ def states(rows: Evidence, printed: Mapping[str, Any], made: Sequence[Mapping[st
                        source="γₙ of the roundings")  # fmt: skip
         here.equal("m", row["maximum"], m, leg="floating")
         here.agree(
-            "a and o, the one nearest to its bound",
+            "error of a or o, the one closest to its bound",
             [row["denominator"], row["numerator"]],
             [a, o],
             [limit * a, limit * size],
@@ -279,7 +279,7 @@ def late(rows: Evidence, text: Loop, hidden_score: float) -> None:
     row.control("one visible key", NAN, unguarded, {"visible": ~text.hidden(slice(0, 1))}, exactly(1), exactly(0))
     defined = row.of(against="what the reference defines")
     empty = loop.forward(text.scores, text.values, text.blocks, none)[-1]
-    defined.bitwise("bits other than output 0", text.output(none, "blocks"), np.zeros(1))
+    defined.bitwise("outputs whose bits differ from 0", text.output(none, "blocks"), np.zeros(1))
     defined.equal("log-sum-exp other than −∞", loop.log_sum_exp(empty) != -math.inf, 0, leg="floating")
     back = loop.backward(text.scores, text.values, np.ones(1), empty, text.blocks, none)
     defined.equal(
@@ -288,7 +288,7 @@ def late(rows: Evidence, text: Loop, hidden_score: float) -> None:
     seen = text.hidden(slice(*text.blocks[0]))
     infinite = loop.forward(np.where(seen, text.scores, -np.inf), text.values, text.blocks)[-1]
     defined.of(tried="scores of −∞ in place of a mask").bitwise(
-        "bits other than the masked row's", loop.output(infinite), text.output(seen, "blocks")
+        "values whose bits differ from the masked row's", loop.output(infinite), text.output(seen, "blocks")
     )
 
 
@@ -296,16 +296,16 @@ def start(rows: Evidence, text: Loop) -> None:
     """B8.4, our remark: the text's guard sets the first factor to 0, which is needless or not enough."""
     seen = text.hidden(slice(*text.blocks[0]))
     here = rows.of(by=routes.SEQUENTIAL, against="no guard")
-    here.bitwise("bits that the text's guard changes", text.output(text.every, "factor"), text.output(text.every),
+    here.bitwise("values whose bits the text's guard changes", text.output(text.every, "factor"), text.output(text.every),
                  tried="first block visible")  # fmt: skip
 
     def results(visible: Array = text.every, guard: str = "factor") -> int:
         return nan(text.output(visible, guard))
 
     hidden = here.of(against=routes.TEXT)
-    hidden.control("the first block masked, the text's guard alone", NAN, results, {"visible": seen}, exactly(0), exactly(1),
+    hidden.control("the first block masked, only the text's guard", NAN, results, {"visible": seen}, exactly(0), exactly(1),
                    key="guard")  # fmt: skip
-    hidden.equal(NAN, results(seen, "blocks"), 0, tried="first block masked, empty blocks passed over")
+    hidden.equal(NAN, results(seen, "blocks"), 0, tried="first block masked, empty blocks skipped")
 
 
 def compute(

@@ -70,12 +70,12 @@ def _exact(layer: Layer, heads: int, projection: Evidence) -> None:
         return int(np.count_nonzero(reduce(add, alone(rounded, heads, RATIONAL, shift)) != whole))
 
     here = projection.of(by=routes.RATIONAL, against="the decoder's layer of all heads", heads=heads)
-    quantity = "components of the layer that are not the sum over heads, each run alone"
+    quantity = "components of the layer's output that differ from the sum over heads, each head run separately"
     here.equal(quantity, differ(), 0)
     if heads == 1:
-        here.of("A2.2").equal("components of the one contribution that are not the output's", differ(), 0)
+        here.of("A2.2").equal("components of the one contribution that differ from the output", differ(), 0)
     else:
-        here.control("each head through the next head's rows", quantity, differ, {"shift": 1}, exactly(0))
+        here.control("each head multiplied by the next head's rows", quantity, differ, {"shift": 1}, exactly(0))
 
 
 def _floating(x: Any, output: Any, heads: int, run: Any, projection: Evidence) -> float:
@@ -87,12 +87,12 @@ def _floating(x: Any, output: Any, heads: int, run: Any, projection: Evidence) -
 
     here = projection.of(by=routes.ARITHMETICS[run.name], source=DOT, heads=heads)
     apart = reduce(add, table(x, output, heads, run))
-    here.agree("difference of the component nearest to its bound", apart, run.matmul(x, output), bound)
-    changes = {"each head through the next head's rows": {"shift": 1}}
+    here.agree("difference, at the component closest to its bound", apart, run.matmul(x, output), bound)
+    changes = {"each head multiplied by the next head's rows": {"shift": 1}}
     if heads < len(output):  # heads of one component are interleaved and contiguous at once
         changes["heads taken as interleaved components"] = {"interleaved": True}
     for name, change in changes.items():
-        here.control(name, "worst component's difference", worst, change, at_most(float(bound.max())))
+        here.control(name, "largest difference of a component", worst, change, at_most(float(bound.max())))
     return worst()
 
 
@@ -123,9 +123,9 @@ def _shares(x: Any, output: Any, heads: int, settings: Mapping[str, Any]) -> lis
     def off(shift: int = 0) -> Any:
         return np.abs(shares(x, output, heads, SEQUENTIAL, shift) - 1)
 
-    quantity = "distance of the heads' shares' sum from 1"
-    shared.within(f"{quantity}, the token nearest to its bound", off(), bound, headline=True, key="sum")
-    shared.control("each head through the next head's rows", f"largest {quantity}", lambda **c: float(off(**c).max()),
+    quantity = "|sum of the heads' shares − 1|"
+    shared.within(f"{quantity}, at the token closest to its bound", off(), bound, headline=True, key="sum")
+    shared.control("each head multiplied by the next head's rows", f"largest {quantity}", lambda **c: float(off(**c).max()),
                    {"shift": 1}, at_most(float(bound.max())), key="wrong")  # fmt: skip
     exact = shares(RATIONAL.array(x[-1:]), RATIONAL.array(output), heads, RATIONAL)[0, 0]
     shared.equal("sum of the heads' shares in the last token's output", exact, 1, by=routes.RATIONAL, against=UNDIVIDED)
@@ -160,7 +160,7 @@ def compute(
             worst[run.name] = max(worst[run.name], _floating(x, output, count, run, projection))
     for run in BACKENDS:
         projection.prints(
-            "worst component's difference, over all H",
+            "largest difference of a component, for all H",
             worst[run.name],
             Printed("2.22e-16", {"d_model": 24}, unpublished="initial weights and tokens"),
             by=routes.ARITHMETICS[run.name],

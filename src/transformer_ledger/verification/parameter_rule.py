@@ -31,11 +31,12 @@ TEXT = {
 """The text's own model, which its figures were printed for."""
 LLAMAS_SCALE = 10**9  # ASSUME it begins with the smallest Llama, 3.2 1B  [parameter]
 TERMS = {
-    "attention": "attention besides 4d² a layer",
-    "feedforward": "feed-forward besides 8d² a layer",
+    "attention": "attention minus 4d² per layer",
+    "feedforward": "feed-forward minus 8d² per layer",
     "head": "second embedding (the head)",
 }
 """Terms of the miss in words; the others are called what their tensors are."""
+MISSED, SHARE = "count minus rule", "(count − rule) / count"
 Parts = Mapping[tuple[str, bool], int]  # parameters by (component, is a bias)
 
 
@@ -91,7 +92,7 @@ def executed(rows: Rows, implementation: str = "ours") -> dict[tuple[str, bool],
 
 
 def supposed(spec: ModelSpec, kv_heads: int | None = None, widths: int = 4) -> ModelSpec:
-    """The model as the rule supposes it: as many key/value as query heads, a feed-forward 4d wide, no separate head."""
+    """The model as the rule assumes it: as many key/value as query heads, a feed-forward 4d wide, no separate head."""
     layers = [
         dataclasses.replace(
             layer,
@@ -114,7 +115,7 @@ def _terms(proof: Evidence, spec: ModelSpec, parts: Parts, whole: int, prefix: s
     for term in sorted(expected and split.keys() | expected.keys(), key=lambda term: -abs(split.get(term, 0))):
         numbers = (found.get(term, 0) for found in (split, expected))
         observed, wanted = numbers if whole == 1 else (percent(number, whole) for number in numbers)
-        proof.equal("count minus rule", observed, wanted, against=routes.FORMULA, term=TERMS.get(term, term),
+        proof.equal(MISSED if whole == 1 else SHARE, observed, wanted, against=routes.FORMULA, term=TERMS.get(term, term),
                     key=f"{prefix}{term}")  # fmt: skip
 
 
@@ -128,16 +129,16 @@ def _text_model(proof: Evidence, name: str, spec: ModelSpec, parts: Parts) -> No
         whole.equal("parameters", shapes, closed.total(), by=routes.SHAPES)
     whole.equal("component kinds that differ", len(parts.items() ^ closed.items()), 0, unit="kind")
     for component in sorted({component for component, _ in closed}):
-        whole.control("a component's tensors left out", "count minus breakdown",
+        whole.control("the tensors of one component left out", "count minus breakdown",
                       lambda left_out="": count - breakdown(spec, left_out).total(), {"left_out": component},
                       exactly(0), component=component)  # fmt: skip
 
     printed_for = {f"models.{name}": from_architecture(name, TEXT).to_json()}
     missed = proof.of("A8.2", unit="parameter", against=routes.LEDGER)
-    missed.prints("count minus rule", count - rule(spec), Printed("2,112", printed_for), headline=True, key="missed",
+    missed.prints(MISSED, count - rule(spec), Printed("2,112", printed_for), headline=True, key="missed",
                   against=routes.TEXT)  # fmt: skip
     _terms(missed, spec, parts, 1)
-    missed.control("two tables of embeddings in the rule", "count minus rule",
+    missed.control("the rule with two embedding tables", MISSED,
                    lambda tables=1: count - rule(spec, tables), {"tables": 2}, exactly(closed.total() - rule(spec)))  # fmt: skip
 
     share = proof.of("A8.3", unit="%", against=routes.TEXT)
@@ -147,8 +148,8 @@ def _text_model(proof: Evidence, name: str, spec: ModelSpec, parts: Parts) -> No
         held = sum(number for (component, _), number in parts.items() if component != left_out)
         return percent(held - rule(spec), held)
 
-    share.prints("count minus rule", part_missed(), one, headline=True, key="share")
-    share.control("the head's table left out of the count", "count minus rule", part_missed, {"left_out": "head"},
+    share.prints(SHARE, part_missed(), one, headline=True, key="share")
+    share.control("the count without the output layer's table", SHARE, part_missed, {"left_out": "head"},
                   one.region, outside(one.region.low, one.region.high), key="tied")  # fmt: skip
 
 
@@ -157,7 +158,7 @@ def _llama(proof: Evidence, name: str, spec: ModelSpec, rows: Rows, limit: Fract
     parts, closed, key = executed(rows), breakdown(spec), name.replace("-", "_").replace(".", "_")
     count = sum(parts.values())
     here = proof.of(model=name, unit="%", against=routes.LEDGER, scope="corrected")
-    here.inside("count minus rule", percent(count - rule(spec), count), -limit, limit, against=routes.TEXT,
+    here.inside(SHARE, percent(count - rule(spec), count), -limit, limit, against=routes.TEXT,
                 source="under half a per cent", scope="stated", leg="exact", headline=headline, key=key)  # fmt: skip
     public = executed(rows, "transformers")
     if public:
@@ -171,13 +172,13 @@ def _llama(proof: Evidence, name: str, spec: ModelSpec, rows: Rows, limit: Fract
         held = breakdown(other).total()
         return percent(held - rule(other), held)
 
-    built = here.of(by=routes.LEDGER, against=routes.TEXT, tried="built as the rule supposes")
+    built = here.of(by=routes.LEDGER, against=routes.TEXT)
     changes = {
-        "one key/value head for all query heads": {"kv_heads": 1},
-        "a feed-forward half as wide again": {"widths": 6},
+        "a model as the rule assumes, but with one key/value head for all query heads": {"kv_heads": 1},
+        "a model as the rule assumes, but with a feed-forward 1.5 times as wide": {"widths": 6},
     }
     for change, one in changes.items():
-        built.control(change, "count minus rule", miss, one, between(-limit, limit), outside(-limit, limit))
+        built.control(change, SHARE, miss, one, between(-limit, limit), outside(-limit, limit))
 
 
 def compute(

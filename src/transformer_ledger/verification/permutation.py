@@ -30,9 +30,9 @@ GRID = 2
 MOVES: dict[
     str, tuple[dict[str, Any], str, dict[str, Any]]
 ] = {  # claims that something moves: the model, and the one change that makes it stay
-    "A5.2": ({"positions": "rope"}, "every position 0", {"nowhere": True}),
-    "A5.3": ({}, "no mask", {"causal": False}),
-    "A5.4": ({"layers": 2}, "no mask", {"causal": False}),
+    "A5.2": ({"positions": "rope"}, "all positions 0", {"nowhere": True}),
+    "A5.3": ({}, "without the mask", {"causal": False}),
+    "A5.4": ({"layers": 2}, "without the mask", {"causal": False}),
 }
 
 
@@ -94,14 +94,14 @@ def _stays(orders: Orders, run: Any, invariant: Evidence) -> None:
     word, name, change = orders.last, "rotary positions", {"positions": "rope"}
     if run is RATIONAL:
         here = invariant.of(against="the given order", source=EXPONENTIAL)
-        quantity = "orders with another output at the last position"
+        quantity = "orders that change the output at the last position"
         here.equal(quantity, orders.change(run, word), 0)
         here.control(name, quantity, partial(orders.change, run, word), change, exactly(0))
         return
     bound, quantity = orders.bound(run, word), "largest change of the last position's logits"
     for claim in ("A5.1", "A5.3"):
         invariant.of(claim, source=RUNNING_ERROR, tried="the last position" if claim == "A5.3" else None).within(
-            "change of the last position's logits nearest to its bound", orders.changes(run, word), bound
+            "change of the last position's logits, at the one closest to its bound", orders.changes(run, word), bound
         )
     invariant.control(name, quantity, partial(orders.change, run, word), change, at_most(bound.max()),
                       key="rotated" if run is SEQUENTIAL else None)  # fmt: skip
@@ -113,7 +113,8 @@ def _moves(orders: Orders, run: Any, claim: str, word: int, moving: Evidence) ->
     """One word's output moves with the order, and stays under the claim's one change."""
     model, name, change = MOVES[claim]
     exact, last = run is RATIONAL, word == orders.last
-    quantity = "orders with another output" if exact else "largest change of the word's logits"
+    of_whom = "the last position's logits" if last else f"the logits of «{orders.words[word]}»"
+    quantity = "orders that change the output" if exact else f"largest change of {of_whom}"
     of = partial(orders.change, run, word, **model)
     moved = at_least(1 if exact else PAST * float(orders.bound(run, word, **model).max()))
     still = exactly(0) if exact else at_most(float(orders.bound(run, word, **model | change).max()))

@@ -118,7 +118,7 @@ def errors(rows: Evidence, reference: Reference, octaves_: Groups, single: Group
     here = rows.of(head_dim=head_dim, base=base, dtype=dtype)
     decisive = limit <= bounds.DECISIVE_SHARE  # of the largest cosine
     here.within(
-        "cosine or sine nearest to its bound: its error", found[decisive], limit[decisive], tried="all positions"
+        "error of the cosine or sine closest to its bound", found[decisive], limit[decisive], tried="all positions"
     )
     for index, (position, positions) in enumerate(groups):
         part = slice(end, end := end + len(positions))
@@ -136,13 +136,12 @@ def errors(rows: Evidence, reference: Reference, octaves_: Groups, single: Group
         start = sum(len(positions) for _, positions in octaves_[:-1])
         return float(own[start : start + len(octaves_[-1][1])].max() / own[0].max())
 
-    grown = "error up to the last position over that at position 1"
+    grown = "largest error up to the last position / error at position 1"
     last = here.of(from_1_to=octaves_[-1][0], source=f"{PAST} × the error at position 1")
     last.beyond(grown, growth(), PAST, key=f"growth_{dtype}" if shown else None)
     if dtype != "fp64":
-        last.control(
-            "the angle in fp64, its cosine rounded", grown, growth, {"angles": "fp64"}, at_least(PAST), at_most(FLAT)
-        )
+        last.control("the angle in fp64, only its cosine rounded", grown, growth, {"angles": "fp64"}, at_least(PAST),
+                     at_most(FLAT), key=f"flat_{dtype}" if shown else None)  # fmt: skip
     if dtype in COARSER:
 
         def to_bound(dtype: str = dtype) -> float:
@@ -150,7 +149,7 @@ def errors(rows: Evidence, reference: Reference, octaves_: Groups, single: Group
 
         here.control(
             f"angles in {COARSER[dtype]}",
-            "largest error over its bound",
+            "largest error, divided by its bound",
             to_bound,
             {"dtype": COARSER[dtype]},
             at_most(1),
@@ -172,7 +171,7 @@ def limits(
         here = rows.of(
             by=routes.TORCH, against=routes.FORMULA, unit="token", dtype=dtype, source="bits of the significand"
         )
-        quantity, wanted = "first position that is stored as another one", 2 ** BITS[dtype] + 1
+        quantity, wanted = "first position that is stored as a different number", 2 ** BITS[dtype] + 1
         here.equal(quantity, first_lost(), wanted, key=f"lost_{dtype}")
         if dtype in COARSER:
             here.control(
@@ -188,11 +187,13 @@ def limits(
         pairs = rows.of(
             by=routes.BLAS, against=routes.FORMULA, unit="pair", head_dim=head_dim, base=base, context=context
         )
-        quantity = "pairs that never turn once"
+        quantity = "pairs that do not complete a turn"
+        shown = (base, head_dim) == (bases[0], head_dims[-1])
         pairs.equal(quantity, slow(), head_dim // 2 - min(max(turning, 0), head_dim // 2),
-                    key="slow" if (base, head_dim) == (bases[0], head_dims[-1]) else None)  # fmt: skip
-        pairs.control("a context in which the slowest turns", quantity, slow, {"context": 2 * math.pi * base}, at_least(1),
-                      exactly(0))  # fmt: skip
+                    key="slow" if shown else None)  # fmt: skip
+        pairs.control("a context in which the slowest pair completes a turn", quantity, slow,
+                      {"context": 2 * math.pi * base}, at_least(1),
+                      exactly(0), key="turned" if shown else None)  # fmt: skip
 
 
 def compute(

@@ -85,16 +85,16 @@ def _rounding(turns: Turns, factor: float, text: bool, spreads: Evidence) -> Non
     for run in BACKENDS:
         shown = text and run is SEQUENTIAL
         apart = spreads.of(by=routes.ARITHMETICS[run.name], source=RUNNING_ERROR)
-        quantity = "worst spread of q·k among pairs of one difference m − n"
+        quantity = "largest spread of q·k among pairs with the same m − n"
         apart.within(quantity, turns.spread(run), bound)
         for name, change in (
-            ("learned position vectors added instead", {"added": True}),
-            ("the query turned alone", {"keys": "still"}),
+            ("learned position vectors added in place of the rotation", {"added": True}),
+            ("only the query rotated", {"keys": "still"}),
         ):
             apart.control(name, quantity, partial(turns.spread, run), change, at_most(bound),
                           key=f"{next(iter(change))}" if shown else None)  # fmt: skip
         kept, change = apart.of("A6.2"), turns.lengths(run)
-        kept.within("change of the length at the position nearest to its bound", np.abs(change), length_error)
+        kept.within("change of the length, at the position closest to its bound", np.abs(change), length_error)
         kept.control(f"rotation times {factor:g}", "largest change of the length over the positions",
                      lambda run=run, **change: float(np.abs(turns.lengths(run, **change)).max()), {"factor": factor},
                      at_most(length_error.max()), key="stretched" if shown else None)  # fmt: skip
@@ -158,13 +158,14 @@ def _exact(positions: int, head_dim: int, pairing: str, seed: int, spreads: Evid
     symbols = spreads.of(by=routes.SYMBOLS, against="addition theorem", head_dim=4)
     turns = spreads.of(by=routes.RATIONAL, against="one value for every difference", head_dim=head_dim)
     for where, quantity, of, claim, name, change in (
-        (symbols, "terms left of q·k at positions m, n less q·k at m − n, 0", lambda **c: _symbols(pairing, **c)[0],
-         "A6.1", "the query turned alone", {"keys": "still"}),
-        (symbols, "terms left of the rotated vector's squared length less the vector's",
+        (symbols, "terms of (q·k at positions m, n) − (q·k at positions m − n, 0) that do not cancel",
+         lambda **c: _symbols(pairing, **c)[0],
+         "A6.1", "only the query rotated", {"keys": "still"}),
+        (symbols, "terms of (squared length after the rotation) − (squared length before) that do not cancel",
          lambda **c: _symbols(pairing, **c)[1], "A6.2", "rotation times 2", {"factor": 2}),
-        (turns, "differences m − n with more than one value of q·k", several, "A6.1", "the query turned alone",
+        (turns, "differences m − n with more than one value of q·k", several, "A6.1", "only the query rotated",
          {"keys": "still"}),
-        (turns, "positions with another squared length", other, "A6.2", "rotation times 2", {"factor": 2}),
+        (turns, "positions where the squared length differs", other, "A6.2", "rotation times 2", {"factor": 2}),
     ):  # fmt: skip
         here = where.of(claim)
         here.equal(quantity, of(), 0)
@@ -199,7 +200,7 @@ def _scale(
     def exact(factor: int = 1) -> Any:
         return variance(1, 2, partial(key_turned, factor=factor))
 
-    symbols = stays.of(by=routes.SYMBOLS, against=routes.FORMULA, d_k=2, tried="key turned by (3 + 4i)/5")
+    symbols = stays.of(by=routes.SYMBOLS, against=routes.FORMULA, d_k=2, tried="key rotated by (3 + 4i)/5")
     symbols.equal("variance of q·k", exact(), 2)
     symbols.control("rotation times 2", "variance of q·k", exact, {"factor": 2}, exactly(2), exactly(8))
     for index, width in enumerate(sample.widths):

@@ -64,7 +64,7 @@ def algebra(rows: Evidence) -> None:
 
     matrix = rows.of("B4.1", by=routes.SYMBOLS, against=routes.FORMULA, tried="R(a)ᵀR(b) against R(b − a)")
     matrix.equal(UNEQUAL, entries(), 0, headline=True)
-    matrix.control("turned the other way", UNEQUAL, entries, {"sign": -1}, exactly(0), key="backwards")
+    matrix.control("rotated in the opposite direction", UNEQUAL, entries, {"sign": -1}, exactly(0), key="backwards")
 
     q, k = (np.array([list(sympy.symbols(names, real=True))], object) for names in ("q1 q2", "k1 k2"))
 
@@ -73,9 +73,9 @@ def algebra(rows: Evidence) -> None:
 
     dots = rows.of("B4.3", by=routes.SYMBOLS, against=routes.FORMULA)
     for tried, change, angle, changed, second, wanted in (
-        ("both at a, against no rotation", "the key alone turned", a, None, a, (q * k).sum()),
-        ("at a + s and b + s, against a and b", "the key alone shifted", a + s, a, b + s, dot(a, b)),
-        ("at a and b, against the key at b − a alone", "the query not turned", a, None, b, dot(None, b - a)),
+        ("both at a, against no rotation", "only the key rotated", a, None, a, (q * k).sum()),
+        ("at a + s and b + s, against a and b", "only the key shifted", a + s, a, b + s, dot(a, b)),
+        ("at a and b, against the key at b − a alone", "the query not rotated", a, None, b, dot(None, b - a)),
     ):
 
         def differ(first: Any = angle, second: Any = second, wanted: Any = wanted) -> int:
@@ -113,8 +113,8 @@ def convention(rows: Evidence, head_dims: Sequence[int], bases: Sequence[float],
         here = rows.of(
             by=routes.BLAS, against=routes.DECIMAL, head_dim=head_dim, base=base, source="running error bound"
         )
-        here.within("frequency nearest to its bound: distance from base^(−2i/d_h)", off(), limit)
-        here.control("another base", "largest distance", lambda off=off, **more: off(**more).max(), {"base": 2 * base},
+        here.within("distance from base^(−2i/d_h), at the frequency closest to its bound", off(), limit)
+        here.control("a different base", "largest distance", lambda off=off, **more: off(**more).max(), {"base": 2 * base},
                      at_most(limit.max()))  # fmt: skip
 
     def refused(more: int = 0) -> int:
@@ -130,8 +130,8 @@ def convention(rows: Evidence, head_dims: Sequence[int], bases: Sequence[float],
         return count
 
     widths = rows.of(by=routes.ENUMERATION, against=routes.TEXT, head_dim=list(odd))
-    widths.equal("odd widths refused", refused(), len(odd))
-    widths.control("one wider", "widths refused", refused, {"more": 1}, exactly(len(odd)), exactly(0))
+    widths.equal("odd widths rejected", refused(), len(odd))
+    widths.control("widths one larger", "widths rejected", refused, {"more": 1}, exactly(len(odd)), exactly(0))
 
 
 # In fp64
@@ -169,9 +169,10 @@ def matrices(rows: Evidence, head_dims: Sequence[int], bases: Sequence[float], p
 
         here = rows.of(by=routes.BLAS, against=routes.FORMULA, source="running error bound of both", head_dim=head_dim,
                        base=base, positions=list(positions))  # fmt: skip
-        here.within("entry of R(a)ᵀR(b) − R(b − a) nearest to its bound", off(), limit,
+        here.within("entry of R(a)ᵀR(b) − R(b − a) closest to its bound", off(), limit,
                     headline=(head_dim, base) == (head_dims[-1], bases[0]))  # fmt: skip
-        here.control("turned the other way", "largest entry of R(a)ᵀR(b) − R(b − a)", lambda off=off, **more: off(**more).max(),
+        here.control("rotated in the opposite direction", "largest entry of R(a)ᵀR(b) − R(b − a)",
+                     lambda off=off, **more: off(**more).max(),
                      {"sign": -1}, at_most(limit.max()))  # fmt: skip
 
 
@@ -210,8 +211,8 @@ def dots(
                        shift=shift)  # fmt: skip
         quantity, keeps = "change of the dot product", at_most(limit)
         here.within(quantity, moved(), limit)
-        here.control("the key alone shifted", quantity, moved, {"first": m}, keeps)
-        here.control("the query not turned", quantity, moved, {"first": None}, keeps)
+        here.control("only the key shifted", quantity, moved, {"first": m}, keeps)
+        here.control("the query not rotated", quantity, moved, {"first": None}, keeps)
         here.of("B4.2").control(
             "angles that grow with the square of the position", quantity, moved, {"power": 2}, keeps
         )

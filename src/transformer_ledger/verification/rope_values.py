@@ -110,10 +110,10 @@ def compute(
         touched.control(
             f"the {name} in place of the value", quantity, changed, {"name": name}, exactly(0), other_than(0)
         )
-    touched.control("values turned too", quantity, changed, {"values": True}, exactly(0))
+    touched.control("values rotated too", quantity, changed, {"values": True}, exactly(0))
 
     first, limit = executed.run()[0], here.error + there.error
-    rows.agree("output nearest to its bound: distance from the reference", first, here.value, here.error, against=routes.BLAS,
+    rows.agree("distance from the reference, at the output closest to its bound", first, here.value, here.error, against=routes.BLAS,
                source="running error bound, fp32")  # fmt: skip
 
     def off(values: bool = False) -> float:
@@ -122,11 +122,11 @@ def compute(
     def moved(values: bool = False) -> float:
         return float(np.abs(executed.run(shift, values)[0] - executed.run(0, values)[0]).max())
 
-    rows.control("values turned too", "largest distance from the reference", off, {"values": True}, at_most(here.error.max()),
+    rows.control("values rotated too", "largest distance from the reference", off, {"values": True}, at_most(here.error.max()),
                  against=routes.BLAS, key="turned")  # fmt: skip
     shifted = rows.of(source="running error bounds of both, fp32", shift=shift)
-    shifted.within("output nearest to its bound: change", np.abs(executed.run(shift)[0] - first), limit)
+    shifted.within("change of the output closest to its bound", np.abs(executed.run(shift)[0] - first), limit)
     shifted.control(
-        "values turned too", "largest change of the output", moved, {"values": True}, at_most(limit.max()), key="moved"
+        "values rotated too", "largest change of the output", moved, {"values": True}, at_most(limit.max()), key="moved"
     )
     return rows.rows

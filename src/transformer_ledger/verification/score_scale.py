@@ -96,14 +96,14 @@ def _fixed(sample: Sample, draws: int, pairs: int, settings: Mapping[str, Any]) 
         both = grams[0][0][:w, :w] @ grams[0][1][:w, :w]
         kurtosis = 3 * (1 + 2 * float(np.trace(both @ both)) / square[0] ** 2)
         low, high = bounds.standard_deviation_interval(math.sqrt(square[0] / w), pairs, kurtosis, confidence)
-        fixed.inside("standard deviation of q·k over √d_k", deviation[j] / math.sqrt(w), low, high, d_k=w,
+        fixed.inside("standard deviation of q·k, divided by √d_k", deviation[j] / math.sqrt(w), low, high, d_k=w,
                      tried="one fixed pair of projections", by=routes.SAMPLES, key=f"fixed_{w}")  # fmt: skip
         off = (np.array(square) / w - 1) ** 2
         expected = (bounds.projected_dot_kurtosis(w, sample.d_model) - 1) * bounds.projected_dot_correlation(
             w, sample.d_model
         )
         low, high = bounds.mean_interval(off, confidence)
-        fixed.inside("variance between pairs of projections of the mean square over d_k", off.mean(),
+        fixed.inside("variance, between pairs of projections, of the mean square divided by d_k", off.mean(),
                      expected - (high - low) / 2, expected + (high - low) / 2, d_k=w, by=f"{draws} pairs drawn",
                      source="4/(d_k·d) + 2(d_k+1)/(d_k·d²) (Muirhead 1982, 3.2)")  # fmt: skip
     return fixed.rows
@@ -139,15 +139,16 @@ def _saturation(
     start.beyond(f"{quantity}, lower end of its interval", ends(largest(widest, 0))[0], threshold, d_k=widest,
                  scores="q·k", headline=True, key="saturated")  # fmt: skip
     for narrow, wide in pairwise(sample.widths):
-        start.beyond(f"rise of the {quantity} from the width before, lower end", ends(largest(wide, 0) - largest(narrow, 0))[0],
+        start.beyond(f"rise of the {quantity} from the next narrower width, lower end", ends(largest(wide, 0) - largest(narrow, 0))[0],
                      0, d_k=wide, scores="q·k", against="it rises with the width")  # fmt: skip
     for width in sample.widths:
         start.within(f"{quantity}, upper end of its interval", ends(largest(width))[1], threshold, d_k=width,
                      scores="q·k/√d_k")  # fmt: skip
     change = ends(largest(widest) - largest(sample.widths[0]))
-    start.within(f"change of the {quantity} from the narrowest to the widest, further end", max(map(abs, change)), flat,
+    start.within(f"change of the {quantity} from the narrowest to the widest, end of the interval further from 0",
+                 max(map(abs, change)), flat,
                  scores="q·k/√d_k", against="margin, chosen before")  # fmt: skip
-    start.control("the factor 1/√d_k left out", quantity, partial(mean, widest), {"power": 0}, between(0, threshold),
+    start.control("without the factor 1/√d_k", quantity, partial(mean, widest), {"power": 0}, between(0, threshold),
                   outside(0, threshold), d_k=widest, key="unscaled")  # fmt: skip
     for name, power in FACTORS.items():
         for width in sample.widths:

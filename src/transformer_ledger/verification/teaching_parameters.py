@@ -169,8 +169,8 @@ def _growth(proof: Evidence, shape: Shape, batch: int, T: int) -> None:
         return Fraction(largest(2 * T, fused), largest(T, fused))
 
     here = proof.of("B1.3", by=routes.TENSORS, length=T, **shape)
-    here.equal("growth of the largest tensor where T doubles", growth(), 4, headline=True, key="growth")
-    here.control("a fused kernel, which keeps no probabilities", "growth of the largest tensor where T doubles", growth,
+    here.equal("growth of the largest tensor when T doubles", growth(), 4, headline=True, key="growth")
+    here.control("a fused kernel, which keeps no probabilities", "growth of the largest tensor when T doubles", growth,
                  {"fused": True}, exactly(4), exactly(2), key="fused")  # fmt: skip
 
 

@@ -86,10 +86,10 @@ def _rule(proof: Evidence, name: str, run: Mapping[str, Any], shown: bool) -> tu
     T, D, N = run.get("context") or spec.context, run["tokens"], totals(spec)[1]
     ran, closed = _counted(spec, T), _derived(spec, T)
     here = proof.of("A9.1", name=name, length=T, by=routes.COUNTER, against=routes.LEDGER)
-    here.same("FLOPs of weights and of attention's own products, which differ", ran, closed)
+    here.same("differing counts of the FLOPs of weights and of attention's own products", ran, closed)
     rule = formulas.rule_flops(N, D)
     exact = formulas.exact_flops(sum(closed), D, T)
-    here.equal("6·N·D over the exact count", float(rule / Fraction(sum(ran) * D, T)), float(Fraction(rule, exact)),
+    here.equal("6·N·D / all matrix products", float(rule / Fraction(sum(ran) * D, T)), float(Fraction(rule, exact)),
                headline=shown, key="over_exact" if shown else None)  # fmt: skip
     if shown:
 
@@ -97,9 +97,9 @@ def _rule(proof: Evidence, name: str, run: Mapping[str, Any], shown: bool) -> tu
             return Fraction(rule * operations, 6) / Fraction(ran[0] * D, T)
 
         about = here.of(against=routes.TEXT, source="about: within a tenth")
-        quantity = "N·D operations over the weights' count"
+        quantity = "N·D operations / counted operations of the weights"
         about.inside(quantity, float(ratio()), 1 - ABOUT, 1 + ABOUT, operations=6, key="over_weights")
-        for operations, words in ((2, "the forward pass alone"), (8, "the forward pass run twice")):
+        for operations, words in ((2, "only the forward pass"), (8, "the forward pass run twice")):
             about.control(words, quantity, ratio, {"operations": operations}, between(1 - ABOUT, 1 + ABOUT),
                           outside(1 - ABOUT, 1 + ABOUT), operations=operations)  # fmt: skip
     return ran, closed
@@ -122,11 +122,11 @@ def _published(
             implied = formulas.implied_rate(Fraction(formulas.rule_flops(size, run["tokens"])), W)
             claim.within("implied rate of one device", float(implied / TERA), device_peak / TERA, tried=words, name=name,
                          device_hours=W, unit="TFLOP/s", against="the device's data sheet", leg="exact",
-                         headline=bool(words), key="rate" if words else f"rate_{_key(name)}")  # fmt: skip
+                         key="rate" if words else f"rate_{_key(name)}")  # fmt: skip
         if name != text_run:
             continue
         real, claimed = float(Fraction(W * HOUR, G * DAY)), formulas.rule_flops(N, D)
-        claim.prints("published time", real, Printed("11", MACHINE, rounded=True), device_hours=W, devices=G,
+        claim.prints("time from the published GPU-hours", real, Printed("11", MACHINE, rounded=True), device_hours=W, devices=G,
                      headline=True, key="days")  # fmt: skip
         implied = formulas.implied_rate(Fraction(claimed), W)
         claim.equal("time at the implied rate", _days(claimed, G, implied), real, by=routes.FORMULA,
@@ -134,18 +134,20 @@ def _published(
         ran, closed = ([Fraction(part * run["tokens"], T) for part in found] for found in parts)
         more = claim.of(by=routes.COUNTER, against=routes.LEDGER)
         for key, term, left in (("weights", 0, claimed), ("attention", 1, 0)):
-            more.equal("days more than the text's", *(_days(found[term] - left, G, R) for found in (ran, closed)),
+            more.equal("days in addition to the text's", *(_days(found[term] - left, G, R) for found in (ran, closed)),
                        term=f"{key}, counted exactly", key=key)  # fmt: skip
         # What the two leave is the rate's: it follows, and is shown only.
         rest, every = real - _days(sum(ran), G, R), real - _days(claimed, G, R)
-        more.repetition("days more than the text's", rest, rest, term="a lower rate than assumed", key="lower_rate")
-        more.repetition("days more than the text's", every, every, term="all", key="more")
+        more.repetition(
+            "days in addition to the text's", rest, rest, term="a lower rate than assumed", key="lower_rate"
+        )
+        more.repetition("days in addition to the text's", every, every, term="all", key="more")
 
         def lasts(hours: Any = W) -> float:
             return float(Fraction(hours * HOUR, G * DAY))
 
         assumed = Fraction(claimed) / Fraction(R) / HOUR
-        claim.control("the device-hours that the assumed rate gives", "published time", lasts, {"hours": assumed},
+        claim.control("the GPU-hours that the assumed rate would give", "time from the published GPU-hours", lasts, {"hours": assumed},
                       exactly(float(Fraction(W, 24 * G))), devices=G, key="assumed")  # fmt: skip
 
 
@@ -218,10 +220,10 @@ def _dense(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) ->
     found = passes()
     for i, name in enumerate(PASSES):
         apart = [Fraction(found[path][i], work[path]) for path in work]
-        six.same(f"modules with another count than 2, {name}", apart, [2] * len(work), unit="module", modules=len(work))
+        six.same(f"modules whose count is not 2, {name}", apart, [2] * len(work), unit="module", modules=len(work))
     six.prints("forward", per_weight(0, 1), Printed("2"), headline=True, key="forward")
     six.prints("backward", per_weight(1, 3), Printed("4"), headline=True, key="backward")
-    six.control("the weights do not learn", "backward", lambda **change: per_weight(1, 3, **change),
+    six.control("frozen weights", "backward", lambda **change: per_weight(1, 3, **change),
                 {"fixed": lambda name: name in weights}, exactly(4), exactly(2), key="frozen")  # fmt: skip
 
     # Exceptions: what 6·N·D leaves out, what it counts too much.
@@ -238,7 +240,7 @@ def _dense(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) ->
     every: tuple[Callable[[str], bool], ...] = (lambda name: False, lambda name: name.startswith(early))
     full, least = (_run(model, fixed, batch, tokens, booked=False)[2] for fixed in every)
     first_maps = sum(work[f"layers.0.attention.{part}"] for part in ("query", "key", "value"))
-    beside.equal("backward FLOPs fewer where nothing before the first maps learns", full - least, 2 * first_maps)
+    beside.equal("backward FLOPs saved if no layer before the first maps is trained", full - least, 2 * first_maps)
 
 
 def _mixture(proof: Evidence, keys: Mapping[str, Any], batch: int, tokens: int) -> None:

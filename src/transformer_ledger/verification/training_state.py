@@ -78,13 +78,13 @@ def _stepped(proof: Evidence, trainer: Trainer, batches: Sequence[int]) -> None:
         return Fraction(sum(kept[item] for item in KEPT), N)
 
     state = proof.of("B2.1", unit=UNIT, tried="one AdamW step in fp32", **trainer.shape)
-    quantity = "bytes a parameter, step counters apart"
+    quantity = "bytes per parameter, without step counters"
     state.prints(quantity, per_parameter(), Printed("16"), headline=True, key="adamw")
     for item, wanted in KEPT.items():
-        state.equal(f"bytes a parameter of {item}", Fraction(held[item], N), wanted, against=routes.TEXT, key=item)
+        state.equal(f"bytes per parameter of {item}", Fraction(held[item], N), wanted, against=routes.TEXT, key=item)
     whole = sum(held[item] for item in KEPT)
     state.equal("bytes without the step counters", whole, formulas.adamw_fp32(N), unit="byte")
-    state.equal("bytes of step counters, one number a tensor", held["step"], formulas.per_tensor(n, 4), unit="byte",
+    state.equal("bytes of step counters, one number per tensor", held["step"], formulas.per_tensor(n, 4), unit="byte",
                 tensors=n, key="step")  # fmt: skip
     state.control("SGD without momentum", quantity, per_parameter, {"optimizer": "SGD"}, exactly(16), exactly(8),
                   key="sgd")  # fmt: skip
@@ -94,10 +94,12 @@ def _stepped(proof: Evidence, trainer: Trainer, batches: Sequence[int]) -> None:
     apart.equal("different sizes of the state", len(sizes), 1, against=routes.TEXT, batches=list(batches), unit="")
     saved = {batch: activations for batch, (_, activations) in sorted(measured.items())}
     for batch, activations in saved.items():
-        apart.beyond("bytes of activations, none of them in the 16 a parameter", activations, 1, leg="exact",
+        apart.beyond("bytes of activations, which the 16 per parameter do not include", activations, 1, leg="exact",
                      against=routes.TEXT, batch=batch, length=trainer.length, key=f"activations_{batch}")  # fmt: skip
     fewer = sum(b <= a for a, b in itertools.pairwise(saved.values()))
-    apart.equal("larger batches that save no more", fewer, 0, against=routes.TEXT, batches=list(saved), unit="")
+    apart.equal(
+        "larger batches whose activations are not larger", fewer, 0, against=routes.TEXT, batches=list(saved), unit=""
+    )
 
 
 def _recipes(proof: Evidence, name: str, spec: ModelSpec, executed: Sequence[Mapping[str, Any]]) -> None:
@@ -119,13 +121,13 @@ def _recipes(proof: Evidence, name: str, spec: ModelSpec, executed: Sequence[Map
         kept = Fraction(sum(row["value"] for row in plain.values()), N)
         wanted = sum((split(row["part"])[0] for row in plain.values()), Fraction(0))
         here.equal(
-            "bytes a parameter", kept, wanted, recipe=recipe, items=[f"{i} {r['part']}" for i, r in plain.items()]
+            "bytes per parameter", kept, wanted, recipe=recipe, items=[f"{i} {r['part']}" for i, r in plain.items()]
         )
         if "step" in items:
             here.equal("bytes of step counters", items["step"]["value"], formulas.per_tensor(n, 4), recipe=recipe,
                        tensors=n, unit="byte")  # fmt: skip
     if recipes:
-        here.beyond("recipes that keep another amount than 16 bytes a parameter", len(other), 1, leg="exact", unit="",
+        here.beyond("recipes that do not need 16 bytes per parameter", len(other), 1, leg="exact", unit="",
                     against=routes.TEXT, headline=True, key="other")  # fmt: skip
         here.repetition("recipes that ran", len(recipes), len(recipes), unit="", key="recipes")
 
@@ -143,7 +145,7 @@ def _control(proof: Evidence, spec: ModelSpec, mixed: str = "bf16") -> None:
         return Fraction(sum(size for (item, _), size in held.items() if item != "step"), N)
 
     proof.of("B2.2", unit=UNIT, against=routes.FORMULA).control(
-        "every item in fp32", "bytes a parameter of AdamW", per_parameter, {"dtype": "fp32"},
+        "every item in fp32", "bytes per parameter of AdamW", per_parameter, {"dtype": "fp32"},
         exactly(4 * split(mixed)[0]), exactly(16), tried="weights, gradients and moments in bf16", key="bf16")  # fmt: skip
 
 
