@@ -472,7 +472,8 @@ CLAIMS: tuple[Claim, ...] = (
         "logit may change by more than the sum of their rounding bounds. If the function changes, at least one logit "
         "must change by at least 100 times that sum. In the tests, {function:.0f} changes are changes of function and "
         "{schedule:.0f} are changes of schedule, as we had written down. The text names {named:d} of them; the others "
-        "are ours. We checked only these changes, on one checkpoint. If one weight changes by one unit in its last place, the largest logit change is "
+        "are ours. We checked only these changes, on one checkpoint. If one weight changes by one unit in its last "
+        "place, the largest logit change is "
         "{weight.unchanged:.2g} times the bound; if it changes by 2⁻¹⁰, {weight:.2g} times the bound.",
         equation="max |logit after − logit before| / (bound before + bound after): rope {rope:.2g}, grouped queries "
         "{gqa:.2g}, RMSNorm {rmsnorm:.2g}, gate {gated:.2g}; blocked {blocked:.2g}, fused {fused:.2g}, cache "
