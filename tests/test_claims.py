@@ -5,16 +5,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-import yaml
 from cases import case
 
-from transformer_ledger import config, documents, jobs
+from transformer_ledger import documents
 from transformer_ledger.claims import table
 from transformer_ledger.claims.claim import VERDICTS, Claim, verdict
 from transformer_ledger.evidence import differing
-from transformer_ledger.ledger import activations
-from transformer_ledger.ledger.counted import NOTHING
-from transformer_ledger.shrunken import COPY
 
 ROOT = Path(__file__).parents[1]
 
@@ -130,14 +126,3 @@ def test_a_count_of_the_readme_that_is_wrong_is_put_right():
     assert f"{len(table.CLAIMS)} of\ntheir statements" in documents.readme(wrong)
     with pytest.raises(ValueError, match="once: This project checks"):
         documents.readme(text.replace("of their statements", "of the statements"))
-
-
-def test_the_readme_counts_the_rows_that_nothing_confirms(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    loaded = config.load(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), ["config.yaml"])
-    rows = activations.compute(**jobs.settings(loaded, "ledger/activations"))
-    assert {row["met_by"] for row in rows} == {NOTHING}, "nothing ran"
-    alone = sum(row["workload"] != COPY for row in rows)
-    assert f"{alone:,} rows of the activation ledger have no such comparison" in " ".join(
-        Path("README.md").read_text(encoding="utf-8").split()
-    )
