@@ -12,6 +12,7 @@ include: "workflow/rules/verification.smk"
 include: "workflow/rules/experiment.smk"
 include: "workflow/rules/study.smk"
 include: "workflow/rules/sweep.smk"
+include: "workflow/rules/figure.smk"
 include: "workflow/rules/report.smk"
 
 

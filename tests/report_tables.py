@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from cases import case
@@ -12,6 +14,10 @@ from transformer_ledger.claims import table as claims_table
 from transformer_ledger.claims import text_a, text_b
 from transformer_ledger.evidence import Evidence
 from transformer_ledger.experiment import blocked_softmax, rope_dot_product
+from transformer_ledger.figure import attention, attention_clock, checkpoint, extension, ledgers, matmul_scaling
+from transformer_ledger.figure import blocked_softmax as softmax_pictures
+from transformer_ledger.figure import rope_dot_product as rope_pictures
+from transformer_ledger.figure import rope_precision as rotation_pictures
 from transformer_ledger.ledger import (
     activations,
     agreement,
@@ -24,6 +30,7 @@ from transformer_ledger.ledger import (
     training_state,
 )
 from transformer_ledger.model import from_architecture
+from transformer_ledger.report import algebra
 from transformer_ledger.tables import TABLES
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -312,6 +319,21 @@ def timing() -> dict[str, Any]:
     }
 
 
+def figure(made: dict[str, Any]) -> dict[str, str]:
+    """The pictures of these tables: the text of each SVG by its stem."""
+    verification = {"rope_precision": made["verification"]["made_up"]}
+    files = [
+        ledgers.compute(made["models"], ledger=made["ledger"]),
+        rotation_pictures.compute(verification=verification),
+        rope_pictures.compute(E1["printed"], experiment=made["experiment"]),
+        softmax_pictures.compute(experiment=made["experiment"]),
+        *(module.compute(study=made["study"]) for module in (checkpoint, extension, attention)),
+        *(module.compute(timing=made["timing"]) for module in (attention_clock, matmul_scaling)),
+    ]
+    return {Path(path).stem: text for own in files for path, text in own.items() if path.endswith(".svg")}
+
+
+@cache
 def tables() -> dict[str, Any]:
     """The page's arguments, as the job gets them."""
     described = {name: model["spec"] for name, model in models().items()}
@@ -356,7 +378,7 @@ def tables() -> dict[str, Any]:
         row["executed"], row["difference"] = row["parameters"], 0
     softmax = blocked_softmax.compute(**E2)
     measured = cases()
-    return {
+    made = {
         "models": models(),
         "workloads": WORKLOADS,
         "training_runs": {
@@ -387,6 +409,9 @@ def tables() -> dict[str, Any]:
             for name, settings in (("rope_dot_product", E1), ("blocked_softmax", E2))
         },
     }
+    runs = {name: run for name, run in made["training_runs"].items() if run["model"] in made["models"]}
+    formulas = algebra.compute(made["models"], RECIPES, runs, made["report"]["whatif"]["model"])
+    return {**made, "figure": figure(made), "formulas": json.loads(formulas)}
 
 
 __all__ = ["ARCHITECTURES", "CACHE_DTYPES", "DEVICES", "HOSTILE", "RECIPES", "models", "tables", "text_a", "text_b"]

@@ -143,8 +143,8 @@ def code(module: str):
 
 
 def model(name: str, *verifications: str):
-    """What hangs on one model: its execution, every ledger that reads models, and the verifications that name it."""
-    return {f"execution/{name}", *ledgers(*LEDGERS), *(f"verification/{one}" for one in verifications)}
+    """What hangs on one model: its execution, what reads models, and the verifications that name it."""
+    return {f"execution/{name}", *ledgers(*LEDGERS), "formulas", *(f"verification/{one}" for one in verifications)}
 
 
 EXECUTIONS = {f"execution/{name}" for name in ("teaching", "modern", "section-7", "gpt2")}
@@ -160,7 +160,23 @@ NUMERICS = (
     | {"verification/gated_feedforward", "verification/attention_schedules", "study/extension"}
 )
 
-# name: (edit, the jobs that must run). The sets are written from what the jobs mean, not from the fingerprint.
+# table: the first picture that its rows are drawn in
+PICTURES = {
+    "verification/output_projection": "figure/heads",
+    "verification/score_scale": "figure/saturation",
+    "verification/rope_precision": "figure/rotation-error",
+    "ledger/parameters": "figure/parameters",
+    "experiment/rope_dot_product": "figure/rope",
+    "experiment/blocked_softmax": "figure/softmax",
+    "study/loss": "figure/loss",
+    "study/extension": "figure/extension-curve",
+    "study/attention": "figure/attention-error",
+    "timing/attention": "timing/figure/attention-time",
+    "timing/matmul_scaling": "timing/figure/scaling",
+}
+
+# name: (edit, the jobs that must run, beside the pictures of what they make).
+# The sets are written from what the jobs mean, not from the fingerprint.
 EDITS = {
     # models and what is run on them
     "a model's depth": (
@@ -179,7 +195,7 @@ EDITS = {
         swap("models", "modern", "architecture", one="heads", other="layers"),
         model("modern", "training_compute") | CLAIMS,
     ),
-    "a model's label": (put("models", "section-7", "label", value="Section 7"), PAGE),
+    "a model's label": (put("models", "section-7", "label", value="Section 7"), {"figure/parameters"} | PAGE),
     "a value inside a config.json": (
         lambda folder: replace(folder / "resources/models/gpt2.json", '"n_layer": 12', '"n_layer": 11'),
         model("gpt2", "parameter_rule") | CLAIMS,
@@ -187,11 +203,11 @@ EDITS = {
     "the order of keys in a config.json": (lambda folder: rewrite_json(folder / "resources/models/gpt2.json"), set()),
     "a model more": (
         put_new("models", "small", value={"architecture": SMALL}),
-        {"execution/small", *ledgers(*LEDGERS)} | PAGE,
+        {"execution/small", *ledgers(*LEDGERS), "formulas"} | PAGE,
     ),
     "a model less": (
         put("models", "gpt2", value=None),
-        ledgers(*LEDGERS) | {"verification/parameter_rule"} | CLAIMS,
+        ledgers(*LEDGERS) | {"verification/parameter_rule", "formulas"} | CLAIMS,
     ),
     "a workload": (
         put("workloads", "b2-t64", "batch", value=3),
@@ -199,11 +215,11 @@ EDITS = {
     ),
     "a workload too long for every model but one": (
         put_new("workloads", "long", value={"batch": 1, "context": 1000}),
-        model("gpt2", "parameter_rule") | {"verification/training_compute"} | CLAIMS,
+        model("gpt2", "parameter_rule") - {"formulas"} | {"verification/training_compute"} | CLAIMS,
     ),
     "a recipe": (
         put("recipes", "adamw-fp32", "optimizer", value="sgd"),
-        EXECUTIONS | ledgers(*LEDGERS) | READ_EXECUTIONS | CLAIMS,
+        EXECUTIONS | ledgers(*LEDGERS) | READ_EXECUTIONS | {"formulas"} | CLAIMS,
     ),
     "the cache's dtypes": (
         put("cache_dtypes", value=["fp16"]),
@@ -211,7 +227,7 @@ EDITS = {
     ),
     "a training run": (
         put("training_runs", "modern", "devices", value=2),
-        ledgers("training_compute") | {"verification/training_compute"} | CLAIMS,
+        ledgers("training_compute") | {"verification/training_compute", "formulas"} | CLAIMS,
     ),
     # verifications, experiments, timings, the page
     "a verification's seed": (
@@ -255,7 +271,7 @@ EDITS = {
         put("sweeps", "decoders", "map", "value", value="cache_bytes"),
         SWEEP - {"sweep/decoders/0000"} | PAGE,
     ),
-    "the page's setting": (put("report", "whatif", "model", value="modern"), PAGE),
+    "the page's setting": (put("report", "whatif", "model", value="modern"), {"formulas"} | PAGE),
     # nothing
     "the time limit": (put("execution", "time_limit", value=601), set()),
     "the order of all keys": (reversed_config, set()),
@@ -267,7 +283,7 @@ EDITS = {
     "a formula of the cache": (
         code("formulas/kv_cache"),
         ledgers("kv_cache", "fit", "conventions", "agreement", *MADE)
-        | {"verification/grouped_query", "study/extension"}
+        | {"verification/grouped_query", "study/extension", "formulas", "figure/parameters"}
         | SWEEP
         | CLAIMS,
     ),
@@ -292,12 +308,15 @@ EDITS = {
     ),
     "a claim's words": (code("claims/text_a"), CLAIMS),
     "the verdicts' rule": (code("claims/claim"), CLAIMS),
-    "the pictures": (code("report/pictures"), PAGE),
+    "what draws the pictures": (code("figure/drawing"), set(PICTURES.values()) | PAGE),
+    "one picture": (code("figure/score_scale"), {"figure/saturation"} | PAGE),
+    "how the page takes pictures": (code("report/pictures"), PAGE),
     "the summary": (code("summary"), PAGE),
     "the provenance": (code("provenance"), TAIL),
     # the page's parts
     "the template": (append("src/transformer_ledger/report/page.html.j2", "<!-- -->\n"), PAGE),
     "the style sheet": (append("src/transformer_ledger/report/style.css", "\n"), PAGE),
+    "the words": (append("src/transformer_ledger/report/words.yaml", "\n"), PAGE),
     "the script": (append("src/transformer_ledger/report/script/tables.js", "\n"), PAGE),
 }
 
@@ -305,6 +324,7 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_reruns_what_depends_on_it_and_nothing_else(project, name):
     edit, expected = EDITS[name]
+    expected = expected | {PICTURES[job] for job in expected & PICTURES.keys()}
     files = [project / "config.yaml", *(project / "resources").rglob("*.json"), *(project / "src").rglob("*.*")]
     before = {
         path: (path.read_bytes(), path.stat()) for path in files if path.is_file() and "__pycache__" not in path.parts

@@ -1,5 +1,6 @@
 """The page's text: complete, escaped, the same every time, and whole whatever is missing."""
 
+import csv
 import dataclasses
 import functools
 import inspect
@@ -8,23 +9,27 @@ import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import report_tables
 import sympy
 import yaml
 
-from transformer_ledger import huggingface, routes
+from transformer_ledger import fingerprint, huggingface, routes
 from transformer_ledger.evidence import Evidence, Printed
 from transformer_ledger.families import FAMILIES
+from transformer_ledger.figure import drawing, palette, rope_precision, scales
+from transformer_ledger.figure import ledgers as ledger_pictures
 from transformer_ledger.formulas.training_compute import rule_parameters
 from transformer_ledger.ledger import activations, fit, kv_cache, matmul, parameters, training_compute, training_state
 from transformer_ledger.ledger.storage import BITS
 from transformer_ledger.model import ModelSpec, from_architecture
 from transformer_ledger.report import (
+    algebra,
+    calculator,
     claims,
-    figures,
-    formulas,
+    layout,
     ledgers,
     numbers,
     page,
@@ -140,7 +145,7 @@ def test_extensions_begin_with_what_they_come_to():
 
 @pytest.mark.parametrize("sizes", [(3e5, 9e5), (4096, 4096), (5e6, 6e6), (1e5, 2e9)])
 def test_an_axis_of_sizes_has_two_ticks(sizes):
-    assert len(figures.byte_ticks(sizes)) >= 2
+    assert len(scales.byte_ticks(sizes)) >= 2
 
 
 def test_every_paper_that_is_named_is_linked(html):
@@ -342,9 +347,9 @@ def test_cache_of_a_token_is_at_the_smallest_context(tables, html):
 
 def examples(tables, model: str) -> dict[str, object]:
     """The number beside each formula that has one, for a model."""
-    specs = whatif.specs(tables["models"])
-    name, values = formulas.example_numbers(specs, tables["training_runs"], model)
-    shown = formulas.shown(formulas.example_arguments(specs[name], values))
+    specs = calculator.specs(tables["models"])
+    name, values = algebra.example_numbers(specs, tables["training_runs"], model)
+    shown = algebra.shown(algebra.example_arguments(specs[name], values))
     return {f"{module['module']}.{entry['name']}": entry["value"] for module in shown for entry in module["entries"]}
 
 
@@ -396,8 +401,8 @@ def test_formulas_of_what_a_model_lacks_have_no_example(tables):
 @pytest.mark.parametrize("name", shipped())
 def test_every_model_can_be_the_example(name):
     spec = shipped()[name]
-    _, values = formulas.example_numbers({name: spec}, {}, name)
-    shown = formulas.shown(formulas.example_arguments(spec, values))
+    _, values = algebra.example_numbers({name: spec}, {}, name)
+    shown = algebra.shown(algebra.example_arguments(spec, values))
     assert {entry["name"] for module in shown for entry in module["entries"]} > {"head"}
 
 
@@ -436,11 +441,11 @@ def states(count: int) -> list[dict]:
     """Settings of the calculator, drawn at random from all its models, recipes and types."""
     draw = random.Random(20240)
     models = report_tables.models()
-    types = whatif.dtypes(report_tables.CACHE_DTYPES)
+    types = calculator.dtypes(report_tables.CACHE_DTYPES)
     out = []
     for _ in range(count):
         name = draw.choice(sorted(models))
-        own = whatif.sizes(ModelSpec.from_json(models[name]["spec"]))
+        own = calculator.sizes(ModelSpec.from_json(models[name]["spec"]))
         sizes = {size: draw.randint(1, 2 ** draw.randint(1, 18)) for size in own}
         out.append(
             {
@@ -460,10 +465,10 @@ def states(count: int) -> list[dict]:
 def test_symbols_and_integers_say_the_same():
     for model in report_tables.models().values():
         spec = ModelSpec.from_json(model["spec"])
-        symbols = {name: symbol(name) for name in (*whatif.sizes(spec), "B", "T")}
-        cache = whatif.stored("int4-g64")
+        symbols = {name: symbol(name) for name in (*calculator.sizes(spec), "B", "T")}
+        cache = calculator.stored("int4-g64")
         varied = whatif.quantities(whatif.vary(spec, symbols), symbols["B"], symbols["T"], cache)
-        values = {name: 3 + 2 * index for index, name in enumerate(whatif.sizes(spec))} | {"B": 5, "T": 4}
+        values = {name: 3 + 2 * index for index, name in enumerate(calculator.sizes(spec))} | {"B": 5, "T": 4}
         expected = whatif.quantities(whatif.vary(spec, values), 5, 4, cache)
         for name, expr in varied.items():
             put = sympy.sympify(expr).subs({symbols[key]: value for key, value in values.items()})
@@ -473,7 +478,7 @@ def test_symbols_and_integers_say_the_same():
 def test_own_sizes_give_the_ledgers_totals():
     for model in report_tables.models().values():
         spec = ModelSpec.from_json(model["spec"])
-        found = whatif.quantities(whatif.vary(spec, whatif.sizes(spec)), 2, 64, whatif.stored("bf16"))
+        found = whatif.quantities(whatif.vary(spec, calculator.sizes(spec)), 2, 64, calculator.stored("bf16"))
         assert (found["parameters"], found["active"]) == parameters.totals(spec)
         assert found["prefill"] == matmul.total(spec, 2, 64, "prefill")
 
@@ -481,12 +486,12 @@ def test_own_sizes_give_the_ledgers_totals():
 @pytest.mark.parametrize("name", shipped())
 def test_calculator_gives_the_ledgers_activations_and_parts(name):
     spec = shipped()[name]
-    varied = whatif.vary(spec, whatif.sizes(spec))
-    symbols = {size: symbol(size) for size in (*whatif.sizes(spec), "B", "T")}
+    varied = whatif.vary(spec, calculator.sizes(spec))
+    symbols = {size: symbol(size) for size in (*calculator.sizes(spec), "B", "T")}
     symbolic = whatif.activation_bytes(whatif.vary(spec, symbols), symbols["B"], symbols["T"])
     for B, T in ((2, 1), (1, 2), (3, min(spec.context, 5000))):
         found = whatif.activation_bytes(varied, B, T)
-        values = {symbols[key]: value for key, value in {**whatif.sizes(spec), "B": B, "T": T}.items()}
+        values = {symbols[key]: value for key, value in {**calculator.sizes(spec), "B": B, "T": T}.items()}
         for method, (fused, checkpointed) in whatif.METHODS.items():
             *_, (scope, _, _, saved) = activations.scopes(spec, activations.Run(B, T, 2, fused, checkpointed))
             assert scope == "total"
@@ -503,7 +508,7 @@ def test_calculator_gives_the_ledgers_activations_and_parts(name):
 @pytest.mark.parametrize("name", shipped())
 def test_calculator_gives_the_ledgers_training_state_and_cache(name):
     spec, made = shipped()[name], recipes()
-    varied = whatif.vary(spec, whatif.sizes(spec))
+    varied = whatif.vary(spec, calculator.sizes(spec))
     counted = whatif.counts(varied, made)
     for recipe, held in made.items():
         rows = training_state.compute({name: spec.to_json()}, {recipe: held})
@@ -517,28 +522,28 @@ def test_calculator_gives_the_ledgers_training_state_and_cache(name):
         assert whatif.state(held, counted, held.get("devices", 1)) == expected, recipe
     for dtype in CACHES:
         for B, T in ((2, min(64, spec.context)), (1, spec.context)):
-            found = whatif.quantities(varied, B, T, whatif.stored(dtype))["cache"]
+            found = whatif.quantities(varied, B, T, calculator.stored(dtype))["cache"]
             assert found == kv_cache.cache_bytes(spec, B, T, dtype, "needed"), (dtype, B, T)
 
 
 def test_calculator_opens_on_plain_adamw():
-    assert whatif.first_recipe(dict(sorted(recipes().items()))) == {"recipe": "adamw-fp32", "devices": 1}
-    assert whatif.first_recipe({"b": {"zero_stage": 3, "devices": 8}, "a": {}}) == {"recipe": "b", "devices": 8}
-    assert whatif.first_recipe({})["recipe"] is None
+    assert calculator.first_recipe(dict(sorted(recipes().items()))) == {"recipe": "adamw-fp32", "devices": 1}
+    assert calculator.first_recipe({"b": {"zero_stage": 3, "devices": 8}, "a": {}}) == {"recipe": "b", "devices": 8}
+    assert calculator.first_recipe({})["recipe"] is None
 
 
 def test_calculator_opens_on_the_device_with_the_least_room():
     devices = {"a": {"memory_bytes": 10, "reserve": 0.1}, "b": {"memory_bytes": 11, "reserve": 0.5}}
-    assert whatif.first_device(devices) == {"name": "b", "memory_bytes": 11, "reserve": 0.5}
-    assert whatif.first_device({})["name"] is None
+    assert calculator.first_device(devices) == {"name": "b", "memory_bytes": 11, "reserve": 0.5}
+    assert calculator.first_device({})["name"] is None
 
 
 def test_layers_of_other_kinds_stay():
     base = ModelSpec.from_json(report_tables.models()["experts"]["spec"])
     (_, layer), dense = base.layers[0], ModelSpec.from_json(report_tables.models()["llama-3-8b"]["spec"]).layers[0][1]
     mixed = dataclasses.replace(base, layers=((3, dense), (29, layer)))
-    assert whatif.sizes(mixed)["L"] == 32
-    varied = whatif.vary(mixed, {**whatif.sizes(mixed), "L": 10, "E": 16})
+    assert calculator.sizes(mixed)["L"] == 32
+    varied = whatif.vary(mixed, {**calculator.sizes(mixed), "L": 10, "E": 16})
     assert [count for count, _ in varied.layers] == [3, 7]
     assert [kind.feedforward.experts for _, kind in varied.layers] == [0, 16]
 
@@ -590,41 +595,85 @@ def test_prose_sets_subscripts_and_escapes():
     assert numbers.prose("SiLU(xW_g), max_k, xW_go") == "SiLU(x<i>W</i><sub>g</sub>), max_k, xW_go"
 
 
-def test_pictures_take_their_colours_from_the_page_and_name_themselves(tables):
-    specs = whatif.specs(tables["models"])
-    drawn = figures.cache_against_context(specs, {name: name for name in specs})
-    assert drawn == figures.cache_against_context(specs, {name: name for name in specs})
-    assert all(text in drawn for text in ('role="img"', "<title", "<desc"))
-    colours = set(re.findall(r"#[0-9a-f]{6}\b", re.sub(r'(id|href)="[^"]*"|url\([^)]*\)', "", drawn)))
-    assert colours <= {"#ffffff", "#000000"}
-    assert "var(--series-1)" in drawn
-    assert all(name.startswith("picture-cache") for name in re.findall(r'\bid="([^"]*)"', drawn))
+@pytest.fixture(scope="module")
+def cache_picture(tables):
+    specs = calculator.specs(tables["models"])
+    drawn, again = (drawing.files({"cache": ledger_pictures.cache_against_context(specs)}) for _ in range(2))
+    assert drawn == again
+    return drawn
+
+
+def test_a_picture_is_three_files_that_stand_alone(cache_picture):
+    *pictures, numbers = cache_picture
+    assert pictures == ["results/figure/cache.svg", "results/figure/cache-narrow.svg"]
+    for path in pictures:
+        root = ElementTree.fromstring(cache_picture[path])
+        texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert "Key/value cache against context" in " ".join(texts)  # its title can be seen
+        assert root.get("font-family")
+        assert root.find("{http://www.w3.org/2000/svg}rect").get("fill") == palette.PAPER
+        colours = set(re.findall(r"#[0-9a-f]{6}\b", re.sub(r'(id|href)="[^"]*"|url\([^)]*\)', "", cache_picture[path])))
+        assert palette.SERIES[0] in colours <= palette.VARIABLES.keys()
+    assert numbers == "results/figure/cache.csv"
+    rows = list(csv.reader(cache_picture[numbers].splitlines()))
+    assert rows[0] == ["model", "tokens", "cache [byte]"]
+    own = report_tables.ARCHITECTURES["experts"]
+    each = 2 * 2 * own["layers"] * own["kv_heads"] * (own["d_model"] // own["heads"])  # keys and values in two bytes
+    assert rows[-1] == ["experts", str(own["context"]), str(each * own["window"])]
+
+
+def test_pictures_take_their_colours_from_the_page_and_name_themselves(cache_picture):
+    drawn = pictures.inlined({Path(path).stem: text for path, text in cache_picture.items() if path.endswith(".svg")})
+    assert all(text in drawn["cache"] for text in ('role="img"', "<title", "<desc", "var(--series-1)"))
+    assert set(palette.VARIABLES) & set(re.findall(r"#[0-9a-f]{6}\b", drawn["cache"])) == set()
+    assert all(name.startswith("picture-cache") for name in re.findall(r'\bid="([^"]*)"', drawn["cache"]))
+
+
+def test_pictures_have_the_colours_of_the_light_page():
+    light = layout.file("style.css").partition("}")[0]
+    for colour, variable in palette.VARIABLES.items():
+        assert f"{variable}: {colour};" in light or colour == palette.PAPER
+
+
+def test_the_page_draws_nothing():
+    modules = fingerprint.closure("transformer_ledger.report.page")
+    assert "transformer_ledger.report.pictures" in modules
+    assert "matplotlib" in fingerprint.packages("transformer_ledger.figure.drawing")
+    assert "matplotlib" not in fingerprint.packages("transformer_ledger.report.page")
+
+
+def _drawn(draw, data, **look):
+    picture = drawing.Picture(draw, "t", "d", ("x",), data, look)
+    return "".join(drawing.files({"p": picture})[f"results/figure/p{ending}.svg"] for ending in drawing.WIDTHS)
 
 
 def test_long_names_take_room_instead_of_being_cut():
     name = "the model of text A, section 7"
-    drawn = pictures.stacked_shares("p", "t", "d", {name: {"head": 1, "attention": 3}})
+    drawn = _drawn(drawing.stacked_shares, {name: {"head": 1, "attention": 3}})
     assert f">{name}<" in drawn
     assert "…" not in drawn
 
 
 def test_one_training_alone_has_no_interval():
-    drawn = pictures.intervals("p", "t", "d", {"g": [("rope", 0.1, float("-inf"), float("inf"))]}, x_label="x")
+    drawn = _drawn(drawing.intervals, {"g": [("rope", 0.1, float("-inf"), float("inf"))]}, x_label="x")
     assert "nan" not in drawn.lower()
     assert "inf" not in drawn
 
 
 def test_labels_at_line_ends_keep_their_distance():
-    placed = pictures._spread([0.5, 0.5, 0.51, 0.9], 0.1)
+    placed = drawing._spread([0.5, 0.5, 0.51, 0.9], 0.1)
     assert all(
         later - earlier >= 0.1 - 1e-12 for earlier, later in zip(sorted(placed), sorted(placed)[1:], strict=False)
     )
     assert placed[3] == 0.9
 
 
-def test_claims_without_enough_points_have_no_picture():
-    assert figures.of_claims({"x": report_tables.cases()[:5]}) == {}
-    assert set(figures.of_claims({"x": report_tables.cases()})) == {"B4.4"}
+def test_without_enough_points_there_is_no_picture():
+    few, many = ({"rope_precision": report_tables.cases()[:count]} for count in (5, None))
+    for found, shown in ((few, set()), (many, {"rotation-error"})):
+        made = rope_precision.compute(verification=found)
+        assert all(text.startswith("<svg") for path, text in made.items() if path.endswith(".svg"))
+        assert set(pictures.inlined({Path(path).stem: text for path, text in made.items()})) == shown
 
 
 @pytest.mark.parametrize(

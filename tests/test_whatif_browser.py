@@ -13,7 +13,7 @@ from transformer_ledger.formulas import training_compute
 from transformer_ledger.ledger import fit, kv_cache, parameters, training_state
 from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.model import ModelError, ModelSpec
-from transformer_ledger.report import configurations, whatif
+from transformer_ledger.report import calculator, configurations, whatif
 from transformer_ledger.report import page as report
 
 
@@ -123,7 +123,7 @@ def expected(state: dict) -> dict[str, Fraction]:
     """What Python says about a state of the calculator."""
     spec = ModelSpec.from_json(report_tables.models()[state["model"]]["spec"])
     varied = whatif.vary(spec, state["sizes"])
-    found = whatif.quantities(varied, state["B"], state["T"], whatif.stored(state["cache"]))
+    found = whatif.quantities(varied, state["B"], state["T"], calculator.stored(state["cache"]))
     counted = whatif.counts(varied, report_tables.RECIPES)
     N, G, D, R, T = found["parameters"], state["G"], state["D"], state["R"], state["T"]
     held = whatif.state(report_tables.RECIPES[state["recipe"]], counted, G)
@@ -169,7 +169,7 @@ def test_calculator_equals_the_ledgers_for_every_shipped_model(browser, tmp_path
     assert page.input_value("#knob-recipe") == "adamw-fp32"
     common = {"D": 1, "R": 1, "dtype": "bf16"}
     points = [
-        {"model": name, "sizes": whatif.sizes(spec), "B": 2, "T": min(64, spec.context), **common}
+        {"model": name, "sizes": calculator.sizes(spec), "B": 2, "T": min(64, spec.context), **common}
         | {"recipe": recipe, "cache": CACHES[index % len(CACHES)], "G": held.get("devices", 1)}
         for name, spec in specs.items()
         for index, (recipe, held) in enumerate(made.items())

@@ -50,8 +50,10 @@ def test_the_run_closes_with_a_summary(finished):
 def test_every_table_carries_what_it_was_made_from(finished):
     record = json.loads((finished / "results/provenance.json").read_text())["outputs"]
     paths = sorted((finished / "results").rglob("*.parquet"))
-    others = {"results/report.html", "results/checkpoint/model.safetensors"}
-    assert {str(path.relative_to(finished)) for path in paths} | others == set(record)
+    others = {"results/report.html", "results/formulas.json", "results/checkpoint/model.safetensors"}
+    drawn = {path for path in record if path.endswith((".svg", ".csv"))}
+    assert {"results/figure/cache.svg", "results/figure/cache-narrow.svg", "results/figure/cache.csv"} < drawn
+    assert {str(path.relative_to(finished)) for path in paths} | others | drawn == set(record)
     for path in paths:
         metadata = tables.read_metadata(path)
         assert metadata["sources"]

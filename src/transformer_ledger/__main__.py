@@ -60,7 +60,8 @@ def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[
     """Call a job's function with its settings and with what its signature asks for; `inputs` are {path: seal}.
 
     A parameter named after a kind of table gets {stem: rows}; `settings` all settings in one mapping; `provenance`
-    the seals; `checkpoint` the path of the one input that is no table.
+    the seals; `figure` {stem: text} of the pictures; `formulas` what the one JSON file holds; `checkpoint` the path of
+    the one input that is no table.
     """
     from transformer_ledger import tables
 
@@ -71,6 +72,11 @@ def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[
         given["settings"] = settings
     if "checkpoint" in accepted:
         (given["checkpoint"],) = inputs.keys() - set(read)
+    if "figure" in accepted:
+        given["figure"] = {Path(path).stem: Path(path).read_text("utf-8") for path in inputs if path.endswith(".svg")}
+    if "formulas" in accepted:
+        (path,) = (path for path in inputs if path.endswith(".json"))
+        given["formulas"] = json.loads(Path(path).read_text("utf-8"))
     for kind in KINDS:
         if kind in accepted:
             own = [path for path in read if Path(path).parts[1].removesuffix(".parquet") == kind]

@@ -18,6 +18,7 @@ from typing import Any
 
 from transformer_ledger import fingerprint, seals
 from transformer_ledger.model import ModelSpec
+from transformer_ledger.report.parts import shown
 from transformer_ledger.shrunken import public
 from transformer_ledger.sweep import grid
 
@@ -114,6 +115,29 @@ def _answers(config: Config, job: str) -> dict[str, Any]:
     return {"name": name, "sweep": {key: config["sweeps"][name][key] for key in ("map", "front", "questions")}}
 
 
+def _pictured(config: Config, job: str) -> dict[str, Any]:
+    """What the pictures show of the page's models."""
+    models = shown(config["models"], config["report"])
+    return {"models": {name: {"spec": model["spec"], "label": model["label"]} for name, model in models.items()}}
+
+
+def _formulas(config: Config, job: str) -> dict[str, Any]:
+    """The page's models, what is done with them, and the model that gives the formulas their numbers."""
+    models = shown(config["models"], config["report"])
+    runs = {name: run for name, run in config["training_runs"].items() if run["model"] in models}
+    return {
+        "models": {name: {"spec": model["spec"]} for name, model in models.items()},
+        "recipes": config["recipes"],
+        "training_runs": runs,
+        "model": config["report"].get("whatif", {}).get("model"),
+    }
+
+
+def _printed(config: Config, job: str) -> dict[str, Any]:
+    """The text's own case of an experiment."""
+    return {"printed": config["experiment"][job.split("/")[1]]["printed"]}
+
+
 @dataclass(frozen=True)
 class Job:
     """A job, or each job of a kind that has no entry of its own.
@@ -133,6 +157,11 @@ class Job:
 
 def _tables(stem: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{stem}{ending}.parquet" for ending in endings)
+
+
+def _pictures(folder: str, *names: str) -> tuple[str, ...]:
+    """The files of some pictures: each wide, narrow, and in numbers."""
+    return tuple(f"{folder}/{name}{ending}" for name in names for ending in (".svg", "-narrow.svg", ".csv"))
 
 
 EVERY = "*"
@@ -176,9 +205,31 @@ JOBS = {
     "sweep": Job(_sweep, module="sweep.shard"),
     "answers": Job(_answers, ("sweep",), ("answers/{name}.parquet", "maps/{name}.parquet"), "sweep.answers"),
     "claims": Job(_keys(), ("verification",), module="claims.table"),
+    "figure/output_projection": Job(_keys(), ("verification/output_projection",), _pictures("figure", "heads")),
+    "figure/score_scale": Job(_keys(), ("verification/score_scale",), _pictures("figure", "saturation")),
+    "figure/rope_precision": Job(_keys(), ("verification/rope_precision",), _pictures("figure", "rotation-error")),
+    "figure/ledgers": Job(
+        _pictured,
+        ("ledger/parameters",),
+        _pictures("figure", "parameters", "rule-error", "cache", "attention-share"),
+    ),
+    "figure/rope_dot_product": Job(
+        _printed, ("experiment/rope_dot_product",), _pictures("figure", "rope", "rope-margin")
+    ),
+    "figure/blocked_softmax": Job(
+        _keys(), ("experiment/blocked_softmax",), _pictures("figure", "softmax", "softmax-margin")
+    ),
+    "figure/checkpoint": Job(_keys(), ("study/checkpoint",), _pictures("figure", "loss")),
+    "figure/extension": Job(_keys(), ("study/extension",), _pictures("figure", "extension-curve", "extensions")),
+    "figure/attention": Job(_keys(), ("study/attention",), _pictures("figure", "attention-error")),
+    "figure/attention_clock": Job(
+        _keys(), ("timing/attention",), _pictures("timing/figure", "attention-time", "attention-memory")
+    ),
+    "figure/matmul_scaling": Job(_keys(), ("timing/matmul_scaling",), _pictures("timing/figure", "scaling")),
+    "formulas": Job(_formulas, outputs=("formulas.json",), module="report.algebra"),
     "report": Job(
         _keys("models", "workloads", "training_runs", "recipes", "cache_dtypes", "devices", "sweeps", "report"),
-        (*_SHOWN, "answers"),
+        (*_SHOWN, "answers", "figure", "formulas"),
         ("report.html",),
         "report.page",
         ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml"),
@@ -247,7 +298,7 @@ class Plan:
         for read in _job(job).reads:
             for path, maker in self._makers.items():
                 kind, _, name = maker.partition("/")
-                table = read == kind and path.endswith(".parquet") and (kind != "execution" or name in models)
+                table = read == kind and path.endswith((".parquet", ".svg")) and (kind != "execution" or name in models)
                 table = table and (job.split("/")[0] != "answers" or name.split("/")[0] == job.split("/")[1])
                 found += [path] if read == maker or table or (read == EVERY and kind not in LAST) else []
         return found

@@ -1,6 +1,27 @@
 # What people read: the page, the provenance of every file, the closing summary.
 
 
+rule formulas:
+    input:
+        tables("formulas"),
+    output:
+        "results/formulas.json",
+    log:
+        "logs/formulas.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        spec=spec("formulas"),
+    message:
+        "Typeset the formulas, and write them for the calculator"
+    shell:
+        RUN
+
+
 rule report:
     input:
         tables=tables("report"),

@@ -11,6 +11,9 @@ FIGURES = ("A1.1", "A2.1", "A4.3", "A5.2", "A6.1", "A7.1", "B4.1", "B6.2", "B8.1
 MODEL_FIGURES = ("A8.4", "A9.2", "B5.2")
 """Claims whose figure runs the calculator's functions, so that it needs a model and a recipe."""
 
+PICTURES = {"A2.3": "heads", "A4.3": "saturation", "B4.4": "rotation-error"}
+"""Claims that a picture of results/figure/ shows."""
+
 TRIES: dict[str, dict[str, str]] = {
     "A8.4": {"model": "llama-3-8b"},
     "A9.3": {"model": "llama-3-70b"},

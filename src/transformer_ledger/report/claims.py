@@ -14,7 +14,8 @@ from transformer_ledger.claims.claim import VERDICTS
 from transformer_ledger.claims.table import plural
 from transformer_ledger.evidence import ASIDE, CONTROL, EXACT, FLOATING, REPRODUCED
 from transformer_ledger.ledger.counted import NOTHING
-from transformer_ledger.report import figures, layout, numbers
+from transformer_ledger.report import layout, numbers
+from transformer_ledger.report.claimfigures import PICTURES
 from transformer_ledger.report.data import columns_of, encoded
 from transformer_ledger.report.layout import Block, Section
 from transformer_ledger.report.ledgers import rows_alone
@@ -200,7 +201,7 @@ def _evidence(claim: Row, rows: Rows) -> str:
     return layout.told("claims/legs", legs=" · ".join(parts))
 
 
-def _claim(claim: Row, rows: Rows, picture: Markup | None, setting: str | None, play: bool) -> dict[str, Any]:
+def _claim(claim: Row, rows: Rows, setting: str | None, play: bool) -> dict[str, Any]:
     """Everything that the page shows of one claim."""
     name = claim["claim"]
     mark = layout.words()["verdicts"][claim["verdict"]][0]
@@ -211,7 +212,7 @@ def _claim(claim: Row, rows: Rows, picture: Markup | None, setting: str | None, 
         "evidence": _evidence(claim, rows),
         "sabotages": _sabotages([row for row in rows if row["leg"] == CONTROL]),
         "surprising": layout.say("claims/surprise", registered=claim["registered"]) if claim["surprise"] else "",
-        "figure": layout.figure(picture, name),
+        "figure": layout.figure(PICTURES[name], name) if name in PICTURES else None,
         "link": setting,
         "play": play,
         "cases_title": layout.told("claims/cases", claim=name),
@@ -221,7 +222,6 @@ def _claim(claim: Row, rows: Rows, picture: Markup | None, setting: str | None, 
 
 def section(claims: Rows, verification: Tables, settings: Mapping[str, str], plays: Sequence[str]) -> Section:
     """All claims, by text and section of the text; `settings` of the calculator, and `plays`, by claim."""
-    pictures = figures.of_claims(verification)
     grouped = by([row for table in verification.values() for row in table], "claim")
     counts = Counter(row["verdict"] for row in claims)
     parts = []
@@ -229,7 +229,7 @@ def section(claims: Rows, verification: Tables, settings: Mapping[str, str], pla
         inner = []
         for own in text["sections"]:
             shown = [
-                _claim(row, grouped.get(name, []), pictures.get(name), settings.get(name), name in plays)
+                _claim(row, grouped.get(name, []), settings.get(name), name in plays)
                 for row in own["claims"]
                 for name in [row["claim"]]
             ]

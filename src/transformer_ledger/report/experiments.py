@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from transformer_ledger.report import layout, numbers, pictures
+from transformer_ledger.report import layout, numbers
 from transformer_ledger.report.layout import CODE, COUNT, DIFFER, TEXT, YES, Block, Cell, Section
-from transformer_ledger.report.numbers import short
+from transformer_ledger.report.rows import counting, ratio
 from transformer_ledger.tables import by
 
 Rows = Sequence[Mapping[str, Any]]
@@ -18,12 +17,11 @@ DIGITS = 12  # shown of a reference; the exact figures show all
 NAMES = {"rope": "rope_dot_product", "softmax": "blocked_softmax", "states": "blocked_softmax_states"}
 
 
-def sections(experiment: Mapping[str, Rows], provenance: Mapping[str, Mapping[str, Any]]) -> list[Section | None]:
+def sections(experiment: Mapping[str, Rows]) -> list[Section | None]:
     """E1 and E2, each with what its table holds."""
     rope, softmax, states = (experiment.get(name, []) for name in NAMES.values())
-    settings = provenance.get(f"results/experiment/{NAMES['rope']}.parquet", {}).get("settings") or {}
     return [
-        _rope(rope, settings.get("printed") or {}),
+        _rope(rope),
         _softmax(softmax, states),
         _decoder(experiment.get("decoder", [])),
     ]
@@ -47,11 +45,6 @@ def _reference(row: Mapping[str, Any]) -> Cell:
     return Cell(numbers.two(whole[: DIGITS + 1], whole), whole)
 
 
-def counting(rows: Rows) -> list[Mapping[str, Any]]:
-    """The rows that count: a bound so wide that wrong results would pass it decides nothing."""
-    return [row for row in rows if row["decisive"]]
-
-
 def _by_precision(rows: Rows) -> list[dict[str, Any]]:
     out = []
     for dtype, own in by(rows, "dtype").items():
@@ -63,7 +56,7 @@ def _by_precision(rows: Rows) -> list[dict[str, Any]]:
                 "cases": len(counted),
                 "uncounted": len(own) - len(counted) or None,
                 "difference": max(differences, default=None),
-                "share": max((100 * _ratio(row) for row in counted), default=None),
+                "share": max((100 * ratio(row) for row in counted), default=None),
                 "outside": sum(not row["holds"] for row in own),
             }
         )
@@ -80,21 +73,14 @@ BY_PRECISION = {
 }
 
 
-def _ratio(row: Mapping[str, Any]) -> float:
-    if row.get("ratio") is not None:
-        return float(row["ratio"])
-    bound, difference = row["bound"], row["difference"]
-    return difference / bound if bound and difference is not None and math.isfinite(bound) else 0.0
-
-
-def _rope(rows: Rows, inputs: Mapping[str, Any]) -> Section:
+def _rope(rows: Rows) -> Section:
     values = dict.fromkeys(("observed", "relative", "shifted"), layout.number(9))
     columns = {"case": TEXT, "dtype": TEXT, "holds": YES, **values, "reference": COUNT}
     return layout.section(
         "e1",
         layout.text("e1"),
         Block("play", {"name": "E1"}),
-        layout.figure(_rotations(inputs), "rotations"),
+        layout.figure("rope", "rotations"),
         layout.table("e1-printed", _printed(rows), columns | dict.fromkeys(("difference", "bound"), layout.number(3))),
         layout.table(
             "e1-summary",
@@ -104,7 +90,7 @@ def _rope(rows: Rows, inputs: Mapping[str, Any]) -> Section:
             name="E1",
             between="from the reference",
         ),
-        layout.figure(_margins("picture-rope-margin", rows, "pairing"), "margins"),
+        layout.figure("rope-margin", "margins"),
         layout.full(f"experiment/{NAMES['rope']}"),
     )
 
@@ -126,7 +112,7 @@ def _softmax(rows: Rows, states: Rows) -> Section:
         "e2",
         layout.text("e2"),
         Block("play", {"name": "E2"}),
-        layout.figure(_states(progress, forward), "states"),
+        layout.figure("softmax", "states"),
         layout.table("e2-states", progress, {"block": COUNT, "keys": TEXT, **state}),
         layout.table("e2-printed", forward, columns | {"reference": COUNT}),
         layout.table(
@@ -137,7 +123,7 @@ def _softmax(rows: Rows, states: Rows) -> Section:
             name="E2",
             between="between dense and blocked",
         ),
-        layout.figure(_margins("picture-softmax-margin", rows, "pass"), "margins"),
+        layout.figure("softmax-margin", "margins"),
         layout.full(f"experiment/{NAMES['softmax']}"),
     )
 
@@ -146,7 +132,7 @@ def _decoder(rows: Rows) -> Section | None:
     """Our decoder against the NumPy reference and transformers: small models, and one switch at a time."""
     if not rows:
         return None
-    shares = [{**row, "share": 100 * _ratio(row)} for row in rows]
+    shares = [{**row, "share": 100 * ratio(row)} for row in rows]
     models = [
         {
             "case": case,
@@ -175,66 +161,4 @@ def _decoder(rows: Rows) -> Section | None:
             "decoder-switches", switches, {"switch": CODE, "share": share, "changed": share, "outside": DIFFER}
         ),
         layout.full("experiment/decoder"),
-    )
-
-
-# ---------------------------------------------------------------------------------------------- pictures
-
-
-def _margins(name: str, rows: Rows, group: str) -> Markup | None:
-    points = [(str(row["dtype"]), _ratio(row), str(row[group])) for row in counting(rows)]
-    if not points:
-        return None
-    return pictures.dots(
-        name,
-        "Measured error over its bound",
-        f"Each of {len(points):,} cases as a dot: its error divided by the bound computed beforehand, by precision. "
-        f"The largest is {short(max(ratio for _, ratio, _ in points), 3)}; a case outside its bound would lie right of 1.",
-        points,
-        x_label=f"error / bound ({short(pictures.FLOOR, 1)} or less: left edge)",
-        limit=1,
-        groups=list(dict.fromkeys(member for _, _, member in points)),
-    )
-
-
-def _rotations(inputs: Mapping[str, Any]) -> Markup | None:
-    needed = ("q", "k", "frequency", "m", "n", "shift", "equal_angle")
-    if not all(key in inputs for key in needed):
-        return None
-    q, k, omega, m, n, shift, angle = (inputs[key] for key in needed)
-    views = [
-        (f"positions {m} and {n}", m * omega, n * omega),
-        (f"both shifted by {shift}", (m + shift) * omega, (n + shift) * omega),
-        (f"both at angle {angle}", angle, angle),
-    ]
-    return pictures.rotations(
-        "picture-rope",
-        "q and k turned in the plane",
-        f"The vectors q = {tuple(q)} and k = {tuple(k)}: turned to positions {m} and {n}; both moved by {shift}, where "
-        "the angle between them is the same; and both turned by the same angle, where it is as without rotation.",
-        q,
-        k,
-        views,
-    )
-
-
-def _states(rows: Rows, printed: Rows) -> Markup | None:
-    if not rows:
-        return None
-    names = {"maximum": "running maximum m", "denominator": "denominator a", "numerator": "numerator o"}
-    goal = float(printed[0]["reference"].value) if printed else None
-    columns: list[tuple[str, list[float], float | None]] = [
-        (heading, [row[key] for row in rows], None) for key, heading in names.items()
-    ]
-    outputs = [math.nan if row["quotient"] is None else row["quotient"] for row in rows]
-    return pictures.panels(
-        "picture-softmax",
-        "State after each block",
-        "; ".join(
-            f"after {row['keys']}: m {short(row['maximum'])}, a {short(row['denominator'], 6)}, o {short(row['numerator'], 6)}"
-            for row in rows
-        )
-        + ".",
-        [*columns, ("output so far, o / a", outputs, goal)],
-        [row["keys"] for row in rows],
     )

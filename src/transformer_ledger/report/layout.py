@@ -214,9 +214,9 @@ def table(id: str, rows: Rows, columns: Mapping[str, Format | Column], key: str 
     return Block("table", {"id": id, "caption": caption, "columns": made, "rows": shown, "filter": len(rows) > MANY})
 
 
-def figure(picture: Any, name: str, **values: Any) -> Block | None:
-    """A picture with its caption from words.yaml."""
-    return Block("figure", {"picture": picture, "caption": say(f"figures/{name}", **values)}) if picture else None
+def figure(name: str, key: str = "", **values: Any) -> Block:
+    """The picture `name`, where something is drawn in it, with its caption from words.yaml at figures/`key` (or `name`)."""
+    return Block("figure", {"name": name, "caption": say(f"figures/{key or name}", **values)})
 
 
 def full(name: str) -> Block:

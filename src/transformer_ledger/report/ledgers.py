@@ -13,11 +13,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from transformer_ledger.formulas import training_compute
 from transformer_ledger.ledger import conventions, kv_cache, matmul, parameters
 from transformer_ledger.ledger.counted import MET_BY, NOTHING
 from transformer_ledger.model import ModelSpec
-from transformer_ledger.report import figures, layout, numbers
+from transformer_ledger.report import layout, numbers
 from transformer_ledger.report.layout import (
     COUNT,
     DIFFER,
@@ -35,12 +34,12 @@ from transformer_ledger.report.layout import (
     Rows,
     Section,
 )
-from transformer_ledger.report.parts import group
+from transformer_ledger.report.rows import CACHE_DTYPE, INNER
+from transformer_ledger.report.rows import parameters as parameters_summary
 from transformer_ledger.shrunken import COPY
 from transformer_ledger.summary import differs
 from transformer_ledger.tables import by
 
-INNER = ("attention.scores", "attention.values")
 LONGEST = 4096  # tokens at which models are set side by side, or a model's whole context if that is shorter
 
 
@@ -82,40 +81,17 @@ def _differ(rows: Rows) -> Cell:
 # ---------------------------------------------------------------------------------------------- parameters
 
 
-def parameters_summary(rows: Rows, specs: Mapping[str, ModelSpec]) -> list[dict[str, Any]]:
-    """One row a model: totals, parts and the rule 12Ld² + Vd against the exact count."""
-    out = []
-    for model, own in by(rows, "model").items():
-        total = sum(row["parameters"] for row in own)
-        parts: Counter[str] = Counter()
-        for row in own:
-            parts[group(row["component"])] += row["parameters"]
-        spec = specs.get(model)
-        rule = training_compute.rule_parameters(spec.depth, spec.d_model, spec.vocabulary) if spec else None
-        out.append(
-            {
-                "model": model,
-                "parameters": total,
-                "active": sum(row["active_parameters"] for row in own),
-                "parts": dict(parts),
-                "rule": rule,
-                "missed": None if rule is None else total - rule,
-                "error": None if rule is None or not total else (total - rule) / total,
-                "differ": _differ(own),
-            }
-        )
-    return out
-
-
 def _parameters(given: Inputs) -> Section:
-    rows = given.labelled(parameters_summary(given.rows("parameters"), given.specs))
+    own = by(given.rows("parameters"), "model")
+    summed = parameters_summary(given.rows("parameters"), given.specs)
+    rows = given.labelled([{**row, "differ": _differ(own[row["model"]])} for row in summed])
     columns = {"model": TEXT, **dict.fromkeys(("parameters", "active", "rule", "missed"), PARAMETERS)}
     return layout.section(
         "parameters",
         layout.text("parameters"),
-        layout.figure(figures.parameters_by_part(rows), "parameters"),
+        layout.figure("parameters", "parameters"),
         layout.table("summary-parameters", rows, columns | {"error": PERCENT, "differ": DIFFER}),
-        layout.figure(figures.rule_error(rows), "rule"),
+        layout.figure("rule-error", "rule"),
         layout.full("ledger/parameters"),
     )
 
@@ -239,7 +215,7 @@ def _cache(given: Inputs) -> Section:
     return layout.section(
         "kv-cache",
         layout.text("kv-cache"),
-        layout.figure(figures.cache_against_context(given.specs, given.labels), "cache"),
+        layout.figure("cache", "cache"),
         layout.table(
             "summary-kv-cache", given.labelled(cache["models"]), columns | loads, dtype=cache["dtype"], context=context
         ),
@@ -290,7 +266,7 @@ def _matmul(given: Inputs) -> Section:
     return layout.section(
         "matmul",
         layout.text("matmul"),
-        layout.figure(figures.attention_share(given.specs, given.labels), "share"),
+        layout.figure("attention-share", "share"),
         layout.table("summary-matmul", given.labelled(matmul_summary(given.rows("matmul"))), columns),
         layout.full("ledger/matmul"),
     )
@@ -669,7 +645,7 @@ def models_summary(specs: Mapping[str, ModelSpec]) -> list[dict[str, Any]]:
                 "tied": layout.told("tied/yes" if spec.tied_head else "tied/no"),
                 "parameters": every,
                 "active": active,
-                "cache": kv_cache.cache_bytes(spec, 1, T, figures.CACHE_DTYPE, "needed"),
+                "cache": kv_cache.cache_bytes(spec, 1, T, CACHE_DTYPE, "needed"),
                 "per_token": matmul.total(spec, 1, T, "prefill") / T,
                 "length": T,
             }

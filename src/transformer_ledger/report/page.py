@@ -15,11 +15,22 @@ from markupsafe import Markup
 
 from transformer_ledger.huggingface import TEXT_PART
 from transformer_ledger.notation import SYMBOLS
-from transformer_ledger.report import claimfigures, experiments, formulas, layout, ledgers, numbers, studies, whatif
+from transformer_ledger.report import (
+    calculator,
+    claimfigures,
+    experiments,
+    layout,
+    ledgers,
+    numbers,
+    pictures,
+    studies,
+)
 from transformer_ledger.report import claims as judged
+from transformer_ledger.report import formulas as typeset
 from transformer_ledger.report import sweeps as swept
 from transformer_ledger.report.data import columns_of, encoded
 from transformer_ledger.report.layout import CODE, COUNT, Block, Cell, Section
+from transformer_ledger.report.parts import shown
 from transformer_ledger.summary import surprises
 
 Row = Mapping[str, Any]
@@ -30,8 +41,7 @@ SCRIPTS = (
     *("results", "calculator", "plays", "start"),
 )
 """Modules of the page's script: `elements` comes first, for all use it, and `start` last."""
-MODELS = 24
-"""Models that the page shows where its settings name none: each takes some 17 kB, and the page stays under 3 MB."""
+NO_FUNCTIONS = "const FORMULAS = { structures: [], models: {}, recipes: {}, rules: {} };"
 WHOLE = ("families", "published")  # ledgers of other models than the config's
 DIGEST = 16  # characters shown of a hash
 
@@ -44,13 +54,6 @@ def full_tables(names: Iterable[str], kinds: Mapping[str, Tables], limit: int) -
         if rows := kinds[kind].get(stem):
             out[name] = encoded(rows[:limit], columns_of(name, rows)) | {"total": len(rows)}
     return out
-
-
-def shown(models: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
-    """The models that the page shows, in the config's order: those that the settings name, else the first ones."""
-    first = report.get("models") or list(models)[:MODELS]
-    named = {*first, report.get("whatif", {}).get("model")}
-    return {name: model for name, model in models.items() if name in named}
 
 
 def _of(models: Mapping[str, Any], tables: Tables) -> dict[str, Rows]:
@@ -81,7 +84,7 @@ def _notes(notes: Any) -> list[str]:
     return [] if not notes else [notes] if isinstance(notes, str) else [str(note) for note in notes]
 
 
-def _models(models: Mapping[str, Any], given: ledgers.Inputs, every: int) -> Section:
+def _models(models: Mapping[str, Any], given: ledgers.Inputs, every: int, whole: Block) -> Section:
     """The models side by side, in one formula each, and what was read into them."""
     if not models:
         return layout.section("models", layout.text("sections/models/empty", css="note"))
@@ -92,7 +95,6 @@ def _models(models: Mapping[str, Any], given: ledgers.Inputs, every: int) -> Sec
         given.labels[name] for name in models if any(TEXT_PART in note for note in _notes(models[name].get("notes")))
     }
     noted = Block("notes", {"title": layout.told("sections/models/notes"), "notes": notes}) if notes else None
-    whole = Block("whole", {"formulas": formulas.whole(models)})
     return layout.section(
         "models",
         layout.text("models"),
@@ -115,6 +117,7 @@ def _provenance(provenance: Mapping[str, Mapping[str, Any]]) -> Section:
             "inputs": len(metadata.get("inputs") or ()),
         }
         for path, metadata in sorted(provenance.items())
+        if path.endswith(".parquet")
     ]
     packages: dict[str, str] = {}
     for metadata in provenance.values():
@@ -133,7 +136,7 @@ def _provenance(provenance: Mapping[str, Mapping[str, Any]]) -> Section:
 def _digest(sources: Any) -> Cell | None:
     if not sources:
         return None
-    text = sources if isinstance(sources, str) else hashlib.sha256(whatif.quoted(sources).encode()).hexdigest()
+    text = sources if isinstance(sources, str) else hashlib.sha256(calculator.quoted(sources).encode()).hexdigest()
     return Cell(Markup('<code title="{}">{}</code>').format(text, text[:DIGEST]), text)
 
 
@@ -182,48 +185,58 @@ def compute(
     sweeps: Mapping[str, Any] | None = None,
     answers: Tables | None = None,
     maps: Tables | None = None,
+    figure: Mapping[str, str] | None = None,
+    formulas: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing."""
+    """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing.
+
+    `figure` are the texts of the pictures' SVG files, by their stems; `formulas` is what results/formulas.json holds.
+    """
     models, recipes, report = models or {}, recipes or {}, report or {}
     verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
-    study, provenance, training_runs = study or {}, provenance or {}, training_runs or {}
+    study, provenance, training_runs, algebra = study or {}, provenance or {}, training_runs or {}, formulas or {}
     rows = list((claims or {}).get("claims", []))
     everything, every = ledger, len(models)
     models = shown(models, report)
     ledger = _of(models, ledger)
     training_runs = {name: run for name, run in training_runs.items() if run["model"] in models}
     labels = {name: model.get("label") or name for name, model in models.items()}
-    given = ledgers.Inputs(ledger, whatif.specs(models), labels, everything)
-    start, device = report.get("whatif", {}), whatif.first_device(devices or {})
-    calculated = whatif.every_model(models)
+    given = ledgers.Inputs(ledger, calculator.specs(models), labels, everything)
+    start, device = report.get("whatif", {}), calculator.first_device(devices or {})
+    calculated = calculator.every_model(models)
     judging = {"claims": claims or {}, "verification": verification, "experiment": experiment, "study": study}
     surprised = surprises(**judging, ledger=everything, timing=timing)
     sections = [
         judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
-        _calculator(bool(models and recipes), device, given.mixed()),
-        judged.section(rows, verification, claimfigures.tries(models, recipes), claimfigures.plays(models, recipes)),
+        _calculator(bool(algebra and models and recipes), device, given.mixed()),
+        judged.section(
+            rows,
+            verification,
+            claimfigures.tries(models, recipes),
+            claimfigures.plays(models if algebra else {}, recipes),
+        ),
         layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
-        _models(models, given, every),
+        _models(models, given, every, typeset.whole(algebra, labels)),
         layout.section(
             "sweeps", layout.text("sweeps"), sections=swept.sections(sweeps or {}, answers or {}, maps or {})
         ),
-        layout.section(
-            "experiments", layout.text("experiments"), sections=experiments.sections(experiment, provenance)
-        ),
+        layout.section("experiments", layout.text("experiments"), sections=experiments.sections(experiment)),
         layout.section("studies", layout.text("studies"), sections=studies.sections(study, timing)),
         _timing(timing),
-        formulas.section(models, training_runs, start.get("model")),
+        typeset.section(algebra, labels),
         layout.section("glossary", layout.text("glossary"), Block("glossary", {"terms": layout.words()["glossary"]})),
         _provenance(provenance),
     ]
     kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
     data = {
         **_data(sections, kinds, verification, report),
-        "whatif": whatif.described(calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start),
+        "whatif": calculator.described(
+            calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start
+        ),
     }
     title = report.get("title", "Transformer Ledger")
-    return _html(title, judged.lead(rows), sections, data, whatif.script(calculated, recipes))
+    return _html(title, judged.lead(rows), sections, figure or {}, data, algebra.get("script", NO_FUNCTIONS))
 
 
 def _timing(timing: Tables) -> Section:
@@ -242,7 +255,14 @@ def _data(
     }
 
 
-def _html(title: str, lead: Markup, sections: Sequence[Section], data: Mapping[str, Any], formulas_script: str) -> str:
+def _html(
+    title: str,
+    lead: Markup,
+    sections: Sequence[Section],
+    figure: Mapping[str, str],
+    data: Mapping[str, Any],
+    formulas_script: str,
+) -> str:
     """The file: what was put together, its style, its scripts and its data."""
     scripts = [formulas_script, "\n".join(layout.file(f"script/{name}.js") for name in SCRIPTS)]
     return (
@@ -253,10 +273,11 @@ def _html(title: str, lead: Markup, sections: Sequence[Section], data: Mapping[s
             lead=lead,
             sections=[part for part in sections if part.sections or part.id not in ("studies", "sweeps", "timing")],
             tables=data["tables"],
+            pictures=pictures.inlined(figure),
             style=Markup(layout.file("style.css") + layout.file("whatif.css")),
             scripts=[Markup(text) for text in scripts],
             policy=policy(scripts),
-            data=Markup(whatif.quoted(data)),
+            data=Markup(calculator.quoted(data)),
         )
         .lstrip()
     )

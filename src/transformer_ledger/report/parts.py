@@ -1,6 +1,9 @@
-"""Parts of a model, coarser than the ledgers' components: what pictures tell apart."""
+"""What the page and the pictures tell apart: models, and parts of a model, coarser than the ledgers' components."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 GROUPS = {
     "token_embedding": "embeddings",
@@ -29,3 +32,14 @@ def work(component: str) -> str:
     if component in ("attention.scores", "attention.values"):
         return PAIRS
     return "head" if component == "embedding_projection" else group(component)
+
+
+MODELS = 24
+"""Models that the page shows where its settings name none: each takes some 17 kB, and the page stays under 3 MB."""
+
+
+def shown(models: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """The models that the page shows, in the config's order: those that the settings name, else the first ones."""
+    first = report.get("models") or list(models)[:MODELS]
+    named = {*first, report.get("whatif", {}).get("model")}
+    return {name: model for name, model in models.items() if name in named}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from transformer_ledger.report import layout, pictures
-from transformer_ledger.report.figures import byte_ticks
+from transformer_ledger.report import layout
 from transformer_ledger.report.layout import COUNT, SIZE, TEXT, TIME, YES, Block, Cell, Section
-from transformer_ledger.report.numbers import anchor, duration, number, plain, short, size
+from transformer_ledger.report.numbers import anchor, duration, number, short
+from transformer_ledger.report.rows import budget, last_losses, relative_errors, source, widest
 from transformer_ledger.study.source import KINDS
 from transformer_ledger.tables import by
 
@@ -38,16 +37,6 @@ def sections(study: Tables, timing: Tables) -> list[Section | None]:
 def clocks(timing: Tables) -> list[Section | None]:
     """One section for each set of timings that is no part of a study."""
     return [_clock(name, rows) for name, rows in timing.items() if name != "attention" and rows]
-
-
-def budget(row: Mapping[str, Any]) -> str:
-    """A budget of the extensions in words, with its share of the whole compute."""
-    return layout.told(f"budgets/{row['budget']}", share=short(100 * (row["share"] or 0), 3))
-
-
-def source(name: str) -> str:
-    """A source of training data in words."""
-    return layout.told(f"sources/{name}") if name in layout.words()["sources"] else name
 
 
 SIGNED = layout.number(3)
@@ -100,46 +89,15 @@ def _classification(rows: Rows) -> Section | None:
 # ---------------------------------------------------------------------------------------------- the checkpoint
 
 
-def loss_summary(rows: Rows) -> list[Mapping[str, Any]]:
-    """The last held-out row of each source."""
-    return [own[-1] for own in by([row for row in rows if row["split"] == "held-out"], "source").values()]
-
-
-def loss_curve(rows: Rows) -> Markup | None:
-    """Held-out loss of each source and training loss against steps, with the floors that no model gets under."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        label = "training" if row["split"] == "training" else source(row["source"])
-        series.setdefault(label, []).append((row["step"], row["loss"]))
-    if not series:
-        return None
-    last = loss_summary(rows)
-    values = [y for points in series.values() for _, y in points] + [row["floor"] for row in last]
-    at = [k * 10**e for e in range(-3, 3) for k in (1, 1.5, 2, 3, 4, 5, 7) if min(values) <= k * 10**e <= max(values)]
-    return pictures.lines(
-        "picture-loss",
-        "Loss of the checkpoint against its floor",
-        "Loss in nats a token against optimiser steps, on a logarithmic scale; held-out at the end: "
-        + "; ".join(f"{source(row['source'])} {short(row['loss'], 4)}, floor {short(row['floor'], 4)}" for row in last)
-        + ".",
-        series,
-        x_label="optimiser steps",
-        y_label="loss, nat per token",
-        y_scale="log",
-        y_ticks=[(value, short(value)) for value in at],
-        guides=[(row["floor"], f"floor of {source(row['source'])}") for row in last],
-    )
-
-
 def _loss(rows: Rows) -> Section | None:
-    last = [{**row, "source": source(row["source"])} for row in loss_summary(rows)]
+    last = [{**row, "source": source(row["source"])} for row in last_losses(rows)]
     if not last:
         return None
     losses = dict.fromkeys(("loss", "floor", "source_loss"), layout.number(4))
     return layout.section(
         "checkpoint",
         layout.text("checkpoint"),
-        layout.figure(loss_curve(rows), "loss"),
+        layout.figure("loss"),
         layout.table(
             "summary-loss",
             last,
@@ -197,29 +155,6 @@ def extension_verdicts(rows: Rows) -> list[str]:
     return out
 
 
-def extension_curve(rows: Rows) -> Markup | None:
-    """Held-out loss above the source's against the compute of the training, a line a variant, each point a training."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        if row["budget"] == "scratch":
-            series.setdefault(row["variant"], []).append((float(row["flops"]) / 1e9, row["excess"]))
-    if not series:
-        return None
-    text = "; ".join(
-        f"{variant}: " + ", ".join(f"{short(y, 3)} at {short(x, 3)} GFLOP" for x, y in points)
-        for variant, points in series.items()
-    )
-    return pictures.lines(
-        "picture-extension-curve",
-        "Held-out loss against the training’s compute",
-        text + ".",
-        series,
-        x_label="training, GFLOP",
-        y_label="held-out loss above the source’s, nat per token",
-        marks=True,
-    )
-
-
 def extension_sources(rows: Rows) -> list[dict[str, Any]]:
     """The differences of each variant from the base on each source alone."""
     return [
@@ -236,32 +171,6 @@ def extension_sources(rows: Rows) -> list[dict[str, Any]]:
         if row["variant"] != "base"
         for kind in KINDS
     ]
-
-
-def extension_changes(rows: Rows) -> Markup | None:
-    """Change of the loss against the base of the same budget, with its interval over the seeds."""
-    groups: dict[str, list[tuple[str, float, float, float]]] = {}
-    for row in rows:
-        # What a conversion does before any training is many times the rest, and would be all that one sees.
-        if row["variant"] != "base" and row["budget"] != "conversion" and row["excess_change"] is not None:
-            ends = [math.nan if row[key] is None else row[key] for key in ("excess_change_low", "excess_change_high")]
-            groups.setdefault(budget(row), []).append((row["variant"], row["excess_change"], ends[0], ends[1]))
-    if not groups:
-        return None
-    text = "; ".join(
-        f"{group}: "
-        + ", ".join(
-            f"{label} {short(value, 3)} ({short(low, 3)} to {short(high, 3)})" for label, value, low, high in own
-        )
-        for group, own in groups.items()
-    )
-    return pictures.intervals(
-        "picture-extensions",
-        "Held-out loss against the base",
-        text + ".",
-        groups,
-        x_label="held-out loss minus the base’s, nat per token",
-    )
 
 
 def tensor_changes(rows: Rows) -> list[dict[str, Any]]:
@@ -331,8 +240,8 @@ def _extension(study: Tables) -> Section | None:
         layout.text("outcomes/line", line=" ".join(extension_verdicts(study["extension"]))),
         layout.text("sections/extensions/method", **scale),
         Block("text", {"html": rows[0]["disclosed"], "css": "note"}),
-        layout.figure(extension_curve(study["extension"]), "extension-curve"),
-        layout.figure(extension_changes(study["extension"]), "extensions"),
+        layout.figure("extension-curve"),
+        layout.figure("extensions"),
         layout.table("summary-extension", rows, variant | differences | costs, seeds=scale["seeds"]),
         layout.table(
             "summary-extension-sources", extension_sources(study["extension"]), variant | {"source": TEXT} | differences
@@ -352,18 +261,6 @@ def _extension(study: Tables) -> Section | None:
 # ---------------------------------------------------------------------------------------------- attention
 
 
-def _widest(rows: Rows) -> tuple[str, Rows]:
-    """The case that was run at most lengths, and its rows."""
-    cases = by(rows, "case")
-    case = max(cases, key=lambda name: len({row["length"] for row in cases[name]}))
-    return case, cases[case]
-
-
-def _errors(rows: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Relative errors, where there is something that they are relative to."""
-    return [row["relative_rms_error"] for row in rows if row["relative_rms_error"] is not None]
-
-
 def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
     """For each type, kind of logits and tensor the largest relative error of each method, over cases and lengths."""
     out = []
@@ -371,7 +268,7 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
         ratios = [
             row["ratio_to_fused"] for row in own if row["method"] == "blocked" and row["ratio_to_fused"] is not None
         ]
-        errors = {m: max(_errors(row for row in own if row["method"] == m), default=None) for m in METHODS}
+        errors = {m: max(relative_errors(row for row in own if row["method"] == m), default=None) for m in METHODS}
         allowed = max((row["allowed_ratio"] for row in own if row["allowed_ratio"] is not None), default=None)
         judged = [row["holds"] for row in own if row["holds"] is not None]
         out.append(
@@ -381,91 +278,9 @@ def attention_error_summary(rows: Rows) -> list[dict[str, Any]]:
     return out
 
 
-def attention_errors(rows: Rows) -> tuple[Markup, str] | None:
-    """Largest relative error of output and gradients against the length, by method; with the name of the case."""
-    if not rows:
-        return None
-    case, own = _widest(rows)
-    charts: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for (dtype, logits), part in by(own, "dtype", "logits").items():
-        for (method, length), found in by(part, "method", "length").items():
-            error = max(_errors(found), default=0.0)
-            if error > 0:
-                charts.setdefault(f"{dtype}, {logits}", {}).setdefault(method, []).append((length, error))
-    if not charts:
-        return None
-    picture = pictures.small_multiples(
-        "picture-attention-error",
-        "Error of attention against the length",
-        f"Largest relative root-mean-square error of output, dq, dk and dv, {case}; at the longest: {_last(charts, short)}.",
-        charts,
-        x_label="tokens",
-        y_label="relative error against fp64",
-        x_ticks=_lengths(charts),
-    )
-    return picture, case
-
-
-Charts = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
-
-
-def _last(charts: Charts, show: Any) -> str:
-    """The last point of every line in words."""
-    return "; ".join(
-        f"{heading}: " + ", ".join(f"{method} {show(points[-1][1])}" for method, points in series.items())
-        for heading, series in charts.items()
-    )
-
-
-def _lengths(charts: Charts) -> list[tuple[float, str]]:
-    found = sorted({x for series in charts.values() for points in series.values() for x, _ in points})
-    return [(x, short(int(x))) for x in found[::-1][:: math.ceil(len(found) / 4)]]
-
-
 def _timed(rows: Rows) -> list[dict[str, Any]]:
     """Rows of timing/attention with the method, length and type of their case."""
     return [{**row, **json.loads(row["parameters"])} for row in rows]
-
-
-def _against_length(rows: Rows, quantity: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    charts: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    several = len({row["dtype"] for row in rows}) > 1
-    for row in sorted(rows, key=lambda row: row["length"]):
-        if row[quantity]:
-            heading = f"{row['part']}, {row['dtype']}" if several else row["part"]
-            charts.setdefault(heading, {}).setdefault(row["method"], []).append((row["length"], row[quantity]))
-    return charts
-
-
-def _time(seconds: float) -> str:
-    return plain(duration(seconds))
-
-
-def _memory(bytes_: float) -> str:
-    return plain(size(int(bytes_)))
-
-
-def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return [(10.0**k, _time(10.0**k)) for k in range(low, high + 1)]
-
-
-def _curve(rows: Rows, name: str, quantity: str, label: str, show: Any, scale: Any) -> Markup | None:
-    """A quantity of attention against the length."""
-    charts = _against_length(rows, quantity)
-    if not charts:
-        return None
-    values = [y for series in charts.values() for points in series.values() for _, y in points]
-    return pictures.small_multiples(
-        f"picture-attention-{name}",
-        f"{label.capitalize()} of attention against the length",
-        f"At the longest: {_last(charts, show)}.",
-        charts,
-        x_label="tokens",
-        y_label=label,
-        x_ticks=_lengths(charts),
-        y_ticks=scale(values),
-    )
 
 
 def doubled(rows: Rows) -> dict[str, Any] | None:
@@ -489,12 +304,11 @@ def doubled(rows: Rows) -> dict[str, Any] | None:
 def _attention(rows: Rows, timing: Rows) -> Section | None:
     if not rows and not timing:
         return None
-    errors = attention_errors(rows)
     methods = dict.fromkeys(METHODS, layout.number(3))
     return layout.section(
         "blocked-attention",
         layout.text("blocked-attention"),
-        layout.figure(errors[0], "attention-error", case=errors[1]) if errors else None,
+        layout.figure("attention-error", case=widest(rows)[0]) if rows else None,
         layout.table(
             "summary-attention",
             attention_error_summary(rows),
@@ -520,8 +334,8 @@ def _attention_clock(timed: Rows) -> Section:
         "blocked-attention-clock",
         layout.text("blocked-attention-clock", **_machine(timed)),
         layout.text("sections/blocked-attention-clock/doubled", **growth) if growth else None,
-        layout.figure(_curve(timed, "time", "median_seconds", "median time", _time, _decades), "attention-time"),
-        layout.figure(_curve(timed, "memory", "peak_bytes", "memory", _memory, byte_ticks), "attention-memory"),
+        layout.figure("attention-time"),
+        layout.figure("attention-memory"),
         _clock_table("attention", [row for row in timed if row["length"] == longest and row["baseline"] is not None]),
         layout.full("timing/attention"),
     )
@@ -587,31 +401,8 @@ def _clock(name: str, rows: Rows) -> Section:
         f"clock-{anchor(name)}",
         layout.text(key, **_machine(rows)),
         layout.text(said, cases=layout.listed(late)) if name == "norms" else None,
-        layout.figure(scaling(rows), "scaling") if name == "matmul_scaling" else None,
+        layout.figure("scaling") if name == "matmul_scaling" else None,
         _clock_table(name, [row for row in rows if row["baseline"] is not None]),
         layout.full(f"timing/{name}"),
         title=layout.told(f"sections/{key}/title", name=name.replace("_", " ")),
-    )
-
-
-def scaling(rows: Rows) -> Markup | None:
-    """What doubling the length, and the batch, does to the time of each part, beside what it does to the count."""
-    sizes = {row["case"]: json.loads(row["parameters"]) for row in rows}
-    groups: dict[str, list[tuple[str, float, float]]] = {}
-    for row in rows:
-        if row["baseline"] is None or row["expected_ratio"] is None or row["measured_ratio"] is None:
-            continue
-        own, base = sizes[row["case"]], sizes[row["baseline"]]
-        grown = [f"{name} × {short(own[name] / base[name])}" for name in own if own[name] != base[name]]
-        if grown:
-            label = f"{row['part']} ({row['bottleneck']})"
-            groups.setdefault(", ".join(grown), []).append((label, row["expected_ratio"], row["measured_ratio"]))
-    if not groups:
-        return None
-    text = "; ".join(
-        f"{heading}: " + ", ".join(f"{label} counted {short(a)}, measured {short(b, 3)}" for label, a, b in own)
-        for heading, own in groups.items()
-    )
-    return pictures.counted_and_measured(
-        "picture-scaling", "Growth of count and time", text + ".", groups, x_label="times as much as the base case"
     )

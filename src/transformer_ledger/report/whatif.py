@@ -1,4 +1,4 @@
-"""The page's calculator: the ledgers' own functions, run once on symbols, as JavaScript that is exact in integers.
+"""The functions of the page's calculator: the ledgers' own, run once on symbols, as JavaScript that is exact in integers.
 
 A model keeps its structure (which tensors and products exist); its sizes become symbols. `vary` makes the same model
 with integers, so that a test can hold the browser's answers against the ledgers'.
@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy
 
 from transformer_ledger.formulas import architecture, training_compute, training_state
 from transformer_ledger.formulas.shim import ceiling_quotient
-from transformer_ledger.keys import SAME
 from transformer_ledger.ledger import activations, kv_cache, matmul, parameters
-from transformer_ledger.ledger.fit import FULLY_SHARDED, available
-from transformer_ledger.ledger.storage import BITS, GROUP_BYTES, bytes_per_number, split
+from transformer_ledger.ledger.fit import FULLY_SHARDED
+from transformer_ledger.ledger.storage import split
 from transformer_ledger.ledger.training_state import SHARDED_FROM, items
 from transformer_ledger.model import Attention, Layer, ModelSpec
-from transformer_ledger.report import configurations, parts
+from transformer_ledger.report import calculator, parts
 from transformer_ledger.symbolic import arranged, expression, javascript, symbol
-
-SIZES = ("L", "d", "h", "h_kv", "d_h", "f", "V", "C", "w", "E", "k")
-"""Sizes of a model that the calculator can change, where the model has them."""
-
 
 HELPERS = """const floorDiv = (a, b) => (b < 0n ? floorDiv(-a, -b) : a >= 0n ? a / b : -((b - 1n - a) / b));
 const least = (...all) => all.reduce((a, b) => (b < a ? b : a));
@@ -39,58 +32,8 @@ const greatest = (...all) => all.reduce((a, b) => (b > a ? b : a));
 """What `symbolic.javascript` needs in scope; BigInt division alone rounds towards zero."""
 
 
-def specs(models: Mapping[str, Any]) -> dict[str, ModelSpec]:
-    """The models' descriptions by name."""
-    return {name: ModelSpec.from_json(model["spec"]) for name, model in models.items()}
-
-
-def variable(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The models whose sizes can be changed here: those without fixed states."""
-    return {name: models[name] for name, spec in specs(models).items() if spec.plain}
-
-
-class Stored(NamedTuple):
-    """How a type stores numbers side by side: bytes of one, numbers in a group, bytes of a group's constants."""
-
-    size: Any
-    group: Any
-    constants: Any
-
-    def row(self, width: Any) -> Any:
-        """Bytes of `width` numbers: whole groups with their constants, and whole bytes, as `storage.row_bytes`."""
-        groups = ceiling_quotient(width, self.group)
-        return _whole(groups * self.group * self.size) + self.constants * groups
-
-
-def stored(dtype: str) -> Stored:
-    """The type `dtype`; one without groups has groups of one number, and no constants."""
-    size, group = split(dtype)
-    return Stored(size, group or 1, GROUP_BYTES if group else 0)
-
-
 def _whole(size: Any) -> Any:
     return sympy.ceiling(sympy.sympify(size))
-
-
-def main_layer(spec: ModelSpec) -> Layer:
-    """The most frequent kind of layer, the one whose sizes are changed."""
-    return max(spec.kinds(), key=lambda pair: pair[0])[1]
-
-
-def sizes(spec: ModelSpec) -> dict[str, int]:
-    """The model's own values of the sizes that it has."""
-    a, ff = main_layer(spec).attention, main_layer(spec).feedforward
-    found = {"L": spec.depth, "d": spec.d_model, "h": a.heads, "h_kv": a.kv_heads, "d_h": a.head_dim, "f": ff.width}
-    if a.latent:  # K/V heads and their width are ranks there, and stay as they are
-        del found["h_kv"], found["d_h"]
-    found["V"] = spec.vocabulary
-    if spec.positions == "learned":
-        found["C"] = spec.position_rows
-    if a.window is not None:
-        found["w"] = a.window
-    if ff.experts:
-        found |= {"E": ff.experts, "k": ff.experts_per_token}
-    return found
 
 
 def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
@@ -99,7 +42,7 @@ def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
     Layers of every kind change where they share the size of the most frequent kind; L counts that kind, the others'
     numbers stay.
     """
-    main = main_layer(spec)
+    main = calculator.main_layer(spec)
 
     def size(name: str, own: Any, reference: Any) -> Any:
         return values[name] if name in values and own == reference else own
@@ -134,14 +77,20 @@ def vary(spec: ModelSpec, values: Mapping[str, Any]) -> ModelSpec:
     )
 
 
-def _layer_cache(a: Attention, B: Any, T: Any, cache: Stored) -> Any:
+def _row(cache: calculator.Stored, width: Any) -> Any:
+    """Bytes of `width` numbers: whole groups with their constants, and whole bytes, as `storage.row_bytes`."""
+    groups = ceiling_quotient(width, cache.group)
+    return _whole(groups * cache.group * cache.size) + cache.constants * groups
+
+
+def _layer_cache(a: Attention, B: Any, T: Any, cache: calculator.Stored) -> Any:
     formula, arguments = kv_cache.layer(a, "needed")
     # A position keeps its keys and its values (or latent and rotated key) in a row each.
     widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (a.kv_heads * a.head_dim,) * 2
-    return formula(B=B, T=T, b=sympy.sympify(sum(map(cache.row, widths))) / sum(widths), **arguments)
+    return formula(B=B, T=T, b=sympy.sympify(sum(_row(cache, width) for width in widths)) / sum(widths), **arguments)
 
 
-def quantities(spec: ModelSpec, B: Any, T: Any, cache: Stored) -> dict[str, Any]:
+def quantities(spec: ModelSpec, B: Any, T: Any, cache: calculator.Stored) -> dict[str, Any]:
     """What the ledgers say about a model: integers for integers, expressions for symbols.
 
     B sequences of T tokens; the cache is stored as `cache`.
@@ -275,24 +224,12 @@ def _function(expr: Any) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    return "{" + ",\n".join(f"{quoted(name)}: {text}" for name, text in members.items()) + "}"
-
-
-def quoted(value: Any) -> str:
-    """JSON that is also safe inside a script element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return (
-        text.replace("<", "\\u003c")
-        .replace(">", "\\u003e")
-        .replace("&", "\\u0026")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )
+    return "{" + ",\n".join(f"{calculator.quoted(name)}: {text}" for name, text in members.items()) + "}"
 
 
 def _structure(spec: ModelSpec) -> ModelSpec:
     """The model with symbols for its sizes, and without what no quantity depends on."""
-    varied = vary(spec, {size: symbol(size) for size in sizes(spec)})
+    varied = vary(spec, {size: symbol(size) for size in calculator.sizes(spec)})
     return dataclasses.replace(varied, name="", context=0, rope_base=0.0, norm_epsilon=0.0)
 
 
@@ -322,7 +259,7 @@ def texts(spec: ModelSpec) -> dict[str, str]:
 def _symbolic(structure: ModelSpec) -> tuple[dict[str, Any], dict[str, str]]:
     """Quantities and texts of a model whose sizes are symbols; of the cache's type, too."""
     above, below, group = (_count(name) for name in ("b_above", "b_below", "b_group"))
-    stored = Stored(above / below, group, sympy.Symbol("b_constants", integer=True, nonnegative=True))
+    stored = calculator.Stored(above / below, group, sympy.Symbol("b_constants", integer=True, nonnegative=True))
     return quantities(structure, symbol("B"), symbol("T"), stored), texts(structure)
 
 
@@ -350,7 +287,7 @@ def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) 
         if structure not in structures:
             found, read = _symbolic(structure)
             named = {key: functions(expr) for key, expr in (found | counts(structure, recipes)).items()}
-            structures[structure] = _object({"functions": _object(named), "texts": quoted(read)})
+            structures[structure] = _object({"functions": _object(named), "texts": calculator.quoted(read)})
         places[name] = list(structures).index(structure)
     grouped = {_groups(name, group) for recipe in recipes.values() for *_, name, group in _counted(recipe) if group}
     counted = {name: _count(name) for name in ("parameters", "tensors", "factored", *sorted(grouped))}
@@ -364,87 +301,9 @@ def script(models: Mapping[str, Mapping[str, Any]], recipes: Mapping[str, Any]) 
     }
     whole = {
         "structures": f"[{', '.join(structures.values())}]",
-        "models": quoted(places),
+        "models": calculator.quoted(places),
         "recipes": _object(per_recipe),
         "rules": _object(rules),
     }
     made = ",\n".join(functions.texts)
     return f"{HELPERS}const F = [{made}];\nconst FORMULAS = {_object(whole)};\n"
-
-
-RUN_KEYS = {"D": "tokens", "G": "devices", "R": "flops_per_second_per_device"}
-
-
-def starting_points(models: Mapping[str, Mapping[str, Any]], runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the calculator starts from: each model's label, sizes, context, constraints and first training run."""
-    points = {}
-    for name, model in models.items():
-        spec = ModelSpec.from_json(model["spec"])
-        own = sizes(spec)
-        run: Mapping[str, Any] = next((run for run in runs.values() if run.get("model") == name), {})
-        points[name] = {
-            "label": model.get("label") or name,
-            "sizes": own,
-            "context": spec.context,
-            "run": {symbol: str(int(run[key])) for symbol, key in RUN_KEYS.items() if run.get(key)},
-            "length": run.get("context") or min(spec.context, 4096),
-            "follows": "d_h" in own and own["d_h"] * own["h"] == own["d"],
-            "rotary": spec.positions == "rope",
-            "others": sum(count for count, kind in spec.kinds() if kind != main_layer(spec)),
-            "file": bool(model.get("file")),
-        }
-    return points
-
-
-def dtypes(cache_dtypes: list[str]) -> dict[str, list[int]]:
-    """Numerator and denominator of the bytes of one of many numbers, by type name."""
-    named: dict[str, Fraction] = {name: bytes_per_number(name) for name in (*BITS, *cache_dtypes)}
-    return {name: [size.numerator, size.denominator] for name, size in named.items()}
-
-
-def rows(cache_dtypes: list[str]) -> dict[str, list[int]]:
-    """How each type stores a row: numerator and denominator of a number's bytes, group, bytes of its constants."""
-    named = {name: stored(name) for name in (*BITS, *cache_dtypes)}
-    return {name: [s.size.numerator, s.size.denominator, s.group, s.constants] for name, s in named.items()}
-
-
-def described(
-    models: Mapping[str, Mapping[str, Any]],
-    runs: Mapping[str, Mapping[str, Any]],
-    recipes: Mapping[str, Mapping[str, Any]],
-    cache_dtypes: list[str],
-    devices: Mapping[str, Mapping[str, Any]],
-    start: Mapping[str, Any],
-) -> dict[str, Any]:
-    """What the calculator is told beside its functions: models, recipes, types, devices, families, and its first state."""
-    return {
-        "models": starting_points(models, runs),
-        "recipes": {name: recipe.get("zero_stage", 0) for name, recipe in recipes.items()},
-        "dtypes": dtypes(cache_dtypes),
-        "rows": rows(cache_dtypes),
-        "parts": parts.PARTS,
-        "work": parts.WORK,
-        "families": configurations.families(),
-        "same": SAME,
-        "devices": {name: [device["memory_bytes"], device["reserve"]] for name, device in devices.items()},
-        "start": {**start, **first_recipe(recipes), "device": first_device(devices)},
-    }
-
-
-def every_model(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The configuration's models, and the forms of a config.json that the page reads by itself."""
-    return {**configurations.models(), **variable(models)} if models else {}
-
-
-def first_recipe(recipes: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe that the calculator opens on, and its devices: plain AdamW in fp32 where there is one."""
-    name = "adamw-fp32" if "adamw-fp32" in recipes else next(iter(recipes), "")
-    return {"recipe": name or None, "devices": recipes.get(name, {}).get("devices", 1)}
-
-
-def first_device(devices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The device that the calculator opens on: the one with the least room, as where the page says what fits."""
-    if not devices:
-        return {"name": None, "memory_bytes": 80 * 10**9, "reserve": 0.1}
-    name = min(devices, key=lambda name: available(devices[name]))
-    return {"name": name, **devices[name]}
