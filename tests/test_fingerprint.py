@@ -45,3 +45,29 @@ def test_only_code_in_the_closure_counts(tree, name, text, changes):
     before, folder = tree()
     (folder / f"{name}.py").write_text(text)
     assert (tree()[0] != before) is changes
+
+
+def test_what_was_learnt_is_what_is_found(tree, tmp_path_factory, monkeypatch):
+    """What is kept gives the same hashes without a parse, a changed file is parsed again, and a damaged one is no help."""
+    kept = tmp_path_factory.mktemp("kept") / "new" / "fingerprints.json"
+    found, folder = tree()
+
+    def parsed(sources=found):
+        """How many modules are parsed by a process that begins with what was kept."""
+        with monkeypatch.context() as patched:
+            parses = []
+            patched.setattr(fingerprint, "_known", {})
+            patched.setattr(fingerprint.ast, "parse", lambda content: parses.append(content) or compile_tree(content))
+            fingerprint.learn(kept)
+            assert tree()[0] == sources
+            return len(parses)
+
+    compile_tree = fingerprint.ast.parse
+    assert [parsed(), parsed()] == [4, 0]
+    kept.write_text(kept.read_text().replace('"numpy"', '"torch"'))
+    assert [parsed(), parsed()] == [4, 0]
+    (folder / "c.py").write_text("import numpy\nx = 2\n")
+    monkeypatch.setattr(fingerprint, "_known", {})
+    changed = tree()[0]
+    assert changed != found
+    assert [parsed(changed), parsed(changed)] == [1, 0]

@@ -17,7 +17,7 @@ sys.path.insert(0, str(SOURCE))
 for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).parent}.items():
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
-from transformer_ledger import jobs, seals
+from transformer_ledger import fingerprint, jobs, seals
 from transformer_ledger.config import ConfigError, laid_over, load, read, sources
 
 # Another Snakefile takes this one with `module`: its `config` lies over config.yaml, its `prefix` is the folder of results/.
@@ -45,6 +45,7 @@ os.environ |= {"TRANSFORMER_LEDGER_RUN": str(os.getpid())}  # a job ends when th
 os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))
 
 
+fingerprint.learn(Path(".snakemake/fingerprints.json"))
 plan = jobs.Plan(settings, ROOT)
 WHERE = f" --directory {shlex.quote(ROOT)}".replace("{", "{{").replace("}", "}}") if ROOT else ""
 RUN = f"python -m transformer_ledger{WHERE} --spec {{params.spec:q}} --output {{output:q}} > {{log:q}} 2>&1"
