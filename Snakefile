@@ -20,6 +20,7 @@ include: "workflow/rules/report.smk"
 localrules:
     all,
     claims,
+    ledgers,
     report,
     provenance,
     summary,

@@ -65,6 +65,7 @@ CONFIGS = {
     "training_runs: {llama-3-8b: {flops_per_second_per_device: 1.0e-300}}": "1e-300 is out of range",
     # two models that three pictures would take for one
     "models: {teaching: {label: x}, modern: {label: x}}": "models.modern.label: 'x' is what 'teaching' is called too",
+    "own: nothing.json": "own: nothing.json: no such file",
     # code
     "__use_yte__: true": "__use_yte__: Snakemake would run Python from this file",
 }

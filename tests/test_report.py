@@ -694,7 +694,8 @@ def test_a_figure_with_other_digits_shows_the_factor(printed, ours, outcome):
 def test_models_that_the_calculator_leaves_out_are_named(tables, html):
     """A hybrid has its ledgers; where a section has nothing for it, the section says so."""
     models = {"hybrid": {"spec": FAMILIES["nemotron_h"].read("hybrid").to_json(), "label": "A <hybrid>"}}
-    found = page.compute(models=models, recipes=tables["recipes"], report={"whatif": {"model": "hybrid"}})
+    report = {"whatif": {"model": "hybrid"}}
+    found = page.compute(models=models, recipes=tables["recipes"], report=report, formulas=tables["formulas"])
     for part, start in (("what-if", "Not in the calculator: "), ("activations", "Not given for ")):
         assert (
             f"{start}A &lt;hybrid&gt;. Some of their layers keep a fixed state" in found[found.index(f'id="{part}"') :]

@@ -15,7 +15,8 @@ import pytest
 from conftest import ROOT, copy_project, snakemake
 from faults import same
 
-from transformer_ledger import tables
+from transformer_ledger import fingerprint, huggingface, tables
+from transformer_ledger.ledger import parameters
 
 MINIMAL = ("--configfile", "config.minimal.yaml")
 
@@ -60,6 +61,22 @@ def test_every_table_carries_what_it_was_made_from(finished):
         assert metadata["packages"]["python"]
         assert metadata["digest"] == record[str(path.relative_to(finished))]["digest"]
         assert str(finished) not in json.dumps(metadata)
+
+
+def test_the_ledgers_of_my_own_model_alone(tmp_path):
+    """One job in a fresh folder, nothing executed, that model alone."""
+    folder = copy_project(tmp_path)
+    target, own = "results/ledgers.html", "resources/models/qwen3-8b.json"
+    done = snakemake(folder, target, "--config", f"own={own}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {str(path.relative_to(folder)) for path in (folder / "results").rglob("*") if path.is_file()}
+    assert made == {target, "results/seals/ledgers.html.json"}
+    text = (folder / target).read_text()
+    spec, _ = huggingface.read("", json.loads((folder / own).read_text()))
+    assert f"{parameters.totals(spec)[0]:,}" in text
+    assert "qwen3-8b" in text
+    assert "teaching" not in text
+    assert "torch" not in fingerprint.packages("transformer_ledger.report.quick")
 
 
 def test_one_experiment_alone(project):

@@ -74,7 +74,7 @@ def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[
         (given["checkpoint"],) = inputs.keys() - set(read)
     if "figure" in accepted:
         given["figure"] = {Path(path).stem: Path(path).read_text("utf-8") for path in inputs if path.endswith(".svg")}
-    if "formulas" in accepted:
+    if "formulas" in accepted and "formulas" not in settings:
         (path,) = (path for path in inputs if path.endswith(".json"))
         given["formulas"] = json.loads(Path(path).read_text("utf-8"))
     for kind in KINDS:

@@ -682,8 +682,12 @@ def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str
     made: dict[str, Any] = {"label": entry["label"] or name, "hf_config": None, "notes": []}
     if entry.get("architecture"):
         return {**made, "spec": from_architecture(name, entry["architecture"]).to_json()}
-    path = entry["hf_config"]
-    key = (*key, "hf_config")
+    read = _published(name, entry["hf_config"], (*key, "hf_config"), problems)
+    return {**made, **read} if read else None
+
+
+def _published(name: str, path: str, key: Key, problems: _Problems) -> dict[str, Any] | None:
+    """What a config.json says of the model `name`, or None (and a problem at `key`) where it describes no decoder."""
     try:
         raw = _json(path)
         spec, notes = huggingface.read(name, raw)
@@ -696,7 +700,15 @@ def _model(name: str, entry: Mapping[str, Any], problems: _Problems) -> dict[str
         where = f"{path}: {error.key}: " if error.key else f"{path}: "
         problems.add(key, f"{where}{error}")
         return None
-    return {**made, "hf_config": raw, "spec": spec.to_json(), "notes": list(notes)}
+    return {"hf_config": raw, "spec": spec.to_json(), "notes": list(notes)}
+
+
+def _own(path: str, problems: _Problems) -> dict[str, Any]:
+    """The user's own model, {name: entry}, named after its file, or after the folder of a file named config.json."""
+    file = Path(path)
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", file.absolute().parent.name if file.stem == "config" else file.stem)
+    read = _published(name or "own", path, ("own",), problems)
+    return {name or "own": {"label": name or "own", **read}} if read else {}
 
 
 def _json(path: str) -> dict[str, Any]:
@@ -887,6 +899,8 @@ def load(
         for name, entry in normal["models"].items():
             if not problems.concerns(("models", name)) and (made := _model(name, entry, problems)):
                 normal["models"][name] = made
+        if normal["own"] is not None and not problems.concerns(("own",)):
+            normal["own"] = _own(normal["own"], problems)
         _contexts(normal, problems)
         _completed(normal, problems)
         _studies(normal, problems)

@@ -133,6 +133,19 @@ def _formulas(config: Config, job: str) -> dict[str, Any]:
     }
 
 
+def _asked(config: Config, job: str) -> dict[str, Any]:
+    """What the ledgers, the formulas and the page use of the user's own model, or of all."""
+    report = {**config["report"], "rows_per_table": WHOLE}  # for no file holds the rest
+    own = {**config, "sweeps": {}, "report": report}
+    if config["own"]:
+        own |= {"models": config["own"], "training_runs": {}, "report": {**report, "models": [], "whatif": {}}}
+    return {
+        "ledgers": {name: settings(own, f"ledger/{name}") for name in QUICK},
+        "formulas": settings(own, "formulas"),
+        "page_settings": settings(own, "report"),
+    }
+
+
 def _printed(config: Config, job: str) -> dict[str, Any]:
     """The text's own case of an experiment."""
     return {"printed": config["experiment"][job.split("/")[1]]["printed"]}
@@ -165,8 +178,12 @@ def _pictures(folder: str, *names: str) -> tuple[str, ...]:
 
 
 EVERY = "*"
+WHOLE = 10**6  # rows of a table that stands in a page alone
+ASKED = "ledgers"  # made only where somebody asks for it; the record has it not
+QUICK = ("parameters", "training_state", "kv_cache", "matmul", "activations", "training_compute", "fit", "conventions")
 LAST = ("provenance", "summary")  # the record of all files, and what is made after it
 _RUN = ("execution",)
+PAGE = ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml")
 _LISTED = ("verification", "experiment", "timing", "study")  # the config lists their jobs
 _SHOWN = ("families", "ledger", *_LISTED, "claims")
 JOBS = {
@@ -232,8 +249,9 @@ JOBS = {
         (*_SHOWN, "answers", "figure", "formulas"),
         ("report.html",),
         "report.page",
-        ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml"),
+        PAGE,
     ),
+    ASKED: Job(_asked, (), ("ledgers.html",), "report.quick", PAGE),
     "provenance": Job(_keys(), (EVERY,), ("provenance.json",)),
     "summary": Job(_keys(), _SHOWN, ("summary.txt",)),
 }
@@ -287,8 +305,8 @@ class Plan:
         return [job.partition("/")[2] for job in self.names if job.startswith(f"{kind}/")]
 
     def files(self) -> list[str]:
-        """Every file of `results/` that the jobs make."""
-        return list(self._makers)
+        """Every file of `results/` that a run makes unasked."""
+        return [path for path, job in self._makers.items() if job != ASKED]
 
     def inputs(self, job: str) -> list[str]:
         """The files that a job reads."""
@@ -300,7 +318,7 @@ class Plan:
                 kind, _, name = maker.partition("/")
                 table = read == kind and path.endswith((".parquet", ".svg")) and (kind != "execution" or name in models)
                 table = table and (job.split("/")[0] != "answers" or name.split("/")[0] == job.split("/")[1])
-                found += [path] if read == maker or table or (read == EVERY and kind not in LAST) else []
+                found += [path] if read == maker or table or (read == EVERY and kind not in (*LAST, ASKED)) else []
         return found
 
     def spec(self, job: str) -> dict[str, Any]:

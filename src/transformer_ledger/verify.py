@@ -127,9 +127,10 @@ def findings(results: Path) -> list[Finding]:
         name = path.removeprefix("results/")
         here = [Finding("changed", name, why) for why in _entry(record, path)]
         found += here or [*_file(results, path, entry, record)] or [*_code(name, entry)]
-    for path in UNRECORDED[1:]:
+    asked = [path for path in jobs.outputs(jobs.ASKED) if seals.place(path, results).exists()]
+    for path in (*UNRECORDED[1:], *asked):
         found += _file(results, path, None, record)
-    files = {path.removeprefix("results/") for path in (*record, *UNRECORDED)}
+    files = {path.removeprefix("results/") for path in (*record, *UNRECORDED, *asked)}
     known = {FOREIGN, *files, *(f"{seals.FOLDER}/{name}.json" for name in files)}
     there = {path.relative_to(results).as_posix() for path in results.rglob("*") if not path.is_dir()}
     return found + [Finding("extra", name) for name in sorted(there - known)]

@@ -24,7 +24,9 @@ from transformer_ledger.config import ConfigError, laid_over, load, read, source
 MODULE = not workflow.modifier.is_main_snakefile()
 ROOT = workflow.modifier.path_modifier.replace_prefix("x").removesuffix("x")
 if workflow.modifier.path_modifier.modifies_prefixes:
-    sys.exit("module: replace_prefix tears results/ and logs/ apart; give `prefix`, the folder in which both are to lie")
+    sys.exit(
+        "module: replace_prefix tears results/ and logs/ apart; give `prefix`, the folder in which both are to lie"
+    )
 if not MODULE:
     if not Path("config.yaml").exists():
         sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")

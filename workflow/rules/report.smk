@@ -22,6 +22,29 @@ rule formulas:
         RUN
 
 
+# Only where somebody asks for it: `snakemake --cores 8 results/ledgers.html`.
+rule ledgers:
+    input:
+        tables=tables("ledgers"),
+        files=local(jobs.parts("ledgers")),
+    output:
+        update("results/ledgers.html"),
+    log:
+        "logs/ledgers.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        spec=spec("ledgers"),
+    message:
+        "Write the page of the ledgers alone"
+    shell:
+        RUN
+
+
 rule report:
     input:
         tables=tables("report"),

@@ -75,7 +75,7 @@ def close(current):
     """Remove tables that nothing in the config makes any more, then show the summary if this run made one."""
     from transformer_ledger.stale import prune
 
-    prune(current)
+    prune([*current, *jobs.outputs(jobs.ASKED)])
     summary = Path("results/summary.txt")
     if summary.exists() and summary.stat().st_mtime >= STARTED:
         print(summary.read_text(encoding="utf-8"), flush=True)

@@ -88,7 +88,7 @@ def files(pictures: Mapping[str, Picture | None], folder: str = "figure") -> dic
                 made[f"{stem}{ending}.svg"] = (
                     svg(f"{name}{ending}", picture, width) if picture else f"{EMPTY}<title>No numbers</title></svg>\n"
                 )
-            made[f"{stem}.csv"] = table(picture) if picture else ""
+            made[f"{stem}.csv"] = table(picture) if picture else "no numbers\n"
     return made
 
 

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any
 
 from transformer_ledger import symbolic
-from transformer_ledger.claims.table import plural
 from transformer_ledger.formulas import activations as activations_formulas
 from transformer_ledger.formulas import architecture, training_compute, training_state
 from transformer_ledger.formulas import conventions as conventions_formulas
@@ -188,7 +187,7 @@ def _formula(module: str, function: Formula, given: Mapping[str, Any]) -> dict[s
         "name": name,
         "mathml": typeset,
         "latex": tex,
-        "unit": plural(unit[1], value) if unit else "",
+        "unit": unit[1] if unit else "",
         "meaning": document[: unit.start()].strip() if unit else document,
         "value": value,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from transformer_ledger.claims.table import plural
 from transformer_ledger.notation import SYMBOLS
 from transformer_ledger.report import layout, numbers
 from transformer_ledger.report.layout import CODE, COUNT, LONG, TEXT, Block, Cell, Section
@@ -21,7 +22,7 @@ def section(formulas: Mapping[str, Any], labels: Mapping[str, str]) -> Section:
         Section(
             f"formulas-{numbers.anchor(module['module'])}",
             layout.told(f"formula-modules/{module['module']}"),
-            [Block("formulas", {**module, "entries": [_marked(entry) for entry in module["entries"]]})],
+            [Block("formulas", {**module, "entries": [_entry(entry) for entry in module["entries"]]})],
         )
         for module in formulas["modules"]
     ]
@@ -48,6 +49,11 @@ def whole(formulas: Mapping[str, Any], labels: Mapping[str, str]) -> Block:
         for entry in formulas.get("whole", [])
     ]
     return Block("whole", {"formulas": shown})
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A formula, its unit in the singular or plural that its number wants."""
+    return {**_marked(entry), "unit": plural(entry["unit"], entry["value"]) if entry["unit"] else ""}
 
 
 def _marked(entry: Mapping[str, Any]) -> dict[str, Any]:

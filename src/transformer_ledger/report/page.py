@@ -42,6 +42,7 @@ SCRIPTS = (
 )
 """Modules of the page's script: `elements` comes first, for all use it, and `start` last."""
 NO_FUNCTIONS = "const FORMULAS = { structures: [], models: {}, recipes: {}, rules: {} };"
+COMPARED = ("evidence", "agreement")  # sections about what models that ran say of the ledgers
 WHOLE = ("families", "published")  # ledgers of other models than the config's
 DIGEST = 16  # characters shown of a hash
 
@@ -188,10 +189,12 @@ def compute(
     figure: Mapping[str, str] | None = None,
     formulas: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Mapping[str, Any]] | None = None,
+    parts: Sequence[str] | None = None,
 ) -> str:
     """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing.
 
     `figure` are the texts of the pictures' SVG files, by their stems; `formulas` is what results/formulas.json holds.
+    `parts` are the sections that the page has, where it is not to have all.
     """
     models, recipes, report = models or {}, recipes or {}, report or {}
     verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
@@ -207,6 +210,7 @@ def compute(
     calculated = calculator.every_model(models)
     judging = {"claims": claims or {}, "verification": verification, "experiment": experiment, "study": study}
     surprised = surprises(**judging, ledger=everything, timing=timing)
+    costs = [part for part in ledgers.sections(given) if not parts or part.id not in COMPARED]
     sections = [
         judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
         _calculator(bool(algebra and models and recipes), device, given.mixed()),
@@ -216,7 +220,7 @@ def compute(
             claimfigures.tries(models, recipes),
             claimfigures.plays(models if algebra else {}, recipes),
         ),
-        layout.section("ledgers", layout.text("ledgers"), sections=ledgers.sections(given)),
+        layout.section("ledgers", layout.text("sections/ledgers/alone" if parts else "ledgers"), sections=costs),
         _models(models, given, every, typeset.whole(algebra, labels)),
         layout.section(
             "sweeps", layout.text("sweeps"), sections=swept.sections(sweeps or {}, answers or {}, maps or {})
@@ -228,6 +232,7 @@ def compute(
         layout.section("glossary", layout.text("glossary"), Block("glossary", {"terms": layout.words()["glossary"]})),
         _provenance(provenance),
     ]
+    sections = [part for part in sections if parts is None or part.id in parts]
     kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
     data = {
         **_data(sections, kinds, verification, report),
@@ -236,7 +241,8 @@ def compute(
         ),
     }
     title = report.get("title", "Transformer Ledger")
-    return _html(title, judged.lead(rows), sections, figure or {}, data, algebra.get("script", NO_FUNCTIONS))
+    lead = layout.say("lead-ledgers") if parts else judged.lead(rows)
+    return _html(title, lead, sections, figure or {}, data, algebra.get("script", NO_FUNCTIONS))
 
 
 def _timing(timing: Tables) -> Section:
