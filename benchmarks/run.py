@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ sys.path[:0] = [str(ROOT / "src"), str(HERE)]
 import table  # noqa: E402
 
 from transformer_ledger import huggingface, jobs, provenance  # noqa: E402
+from transformer_ledger.__main__ import main as main_of_a_job  # noqa: E402
 from transformer_ledger.config import load  # noqa: E402
 from transformer_ledger.formulas.arrays import checked  # noqa: E402
 from transformer_ledger.ledger import kv_cache, parameters  # noqa: E402
@@ -238,7 +240,92 @@ def sweep(config: dict, repeats: int) -> dict[str, object]:
     return found
 
 
-PARTS_OF_BENCH = {"speed": speed, "exactness": exactness, "startup": startup, "jobs": job_costs, "sweep": sweep}
+def _project(folder: Path) -> Path:
+    """A copy of the project's tracked files."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def _waited(folder: Path, *arguments: str) -> float:
+    """Seconds of one call of Snakemake on two cores."""
+    begun = time.perf_counter()
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+EDITS = {
+    "one NumPy verification edited": "src/transformer_ledger/verification/embedding_lookup.py",
+    "one torch verification edited": "src/transformer_ledger/verification/rope_values.py",
+    "one picture edited": "src/transformer_ledger/figure/score_scale.py",
+    "the page's words edited": "src/transformer_ledger/report/words.yaml",
+}
+
+
+def waiting(config: dict, repeats: int) -> dict[str, object]:
+    """How long a user waits for the page, and the least that a run could take."""
+    found: dict[str, list[float]] = {}
+
+    def note(name: str, seconds: float) -> None:
+        found.setdefault(name, []).append(seconds)
+        print(f"{name}: {seconds:.2f} s", file=sys.stderr, flush=True)
+
+    for turn in range(repeats):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = _project(Path(temporary))
+            own = "own=resources/models/qwen3-8b.json"
+            note(
+                "ledgers of one's own model, in a fresh folder",
+                _waited(folder, "results/ledgers.html", "--config", own),
+            )
+            note("a clean run", _waited(folder))
+            note("nothing to do", _waited(folder))
+            for name, path in EDITS.items():
+                text = "\n# edited\n" if path.endswith(".yaml") else f"\n_EDITED = {turn}\n"
+                with open(folder / path, "a", encoding="utf-8") as file:
+                    file.write(text)
+                note(name, _waited(folder))
+            if turn == 0:
+                note("floor of a clean run", floor(config, folder))
+    return {name: spread(seconds) for name, seconds in found.items()}
+
+
+def floor(config: dict, folder: Path) -> float:
+    """Seconds of all jobs' own work on two workers, everything imported: the timings', and half of the others'."""
+    for package in (
+        "pyarrow.parquet",
+        "torch",
+        "transformers.models.llama.modeling_llama",
+        "sympy",
+        "matplotlib.figure",
+    ):
+        importlib.import_module(package)
+    plan, seconds = jobs.Plan(config), {"timing": 0.0, "other": 0.0}
+    for job in plan.names:
+        path = folder / "spec.json"
+        path.write_text(jobs.canonical(plan.spec(job)), encoding="utf-8")
+        begun = time.perf_counter()
+        if not (child := os.fork()):
+            os.chdir(folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os._exit(main_of_a_job(["--spec", str(path), "--output", *jobs.outputs(job)]))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, job
+        seconds["timing" if job.startswith("timing/") else "other"] += time.perf_counter() - begun
+    return seconds["timing"] + seconds["other"] / 2
+
+
+PARTS_OF_BENCH = {
+    "waiting": waiting,
+    "speed": speed,
+    "exactness": exactness,
+    "startup": startup,
+    "jobs": job_costs,
+    "sweep": sweep,
+}
 
 
 def main() -> None:

@@ -84,6 +84,17 @@ def _costs(title: str, found: Mapping[str, Any]) -> Iterator[str]:
     yield from _grid(["what", "processor [s]", "wall [s]", "most memory [MiB]"], rows)
 
 
+def _waiting(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## How long a user waits", "")
+    times = found["a clean run"]["repeats"]
+    yield f"`snakemake --cores 2` from the call to its end, {times} times each. The floor is what all jobs take, each in a process that"
+    yield "has imported everything already: the timings one after another, and half of the rest."
+    yield ""
+    yield from _grid(["what", "wall [s]"], [[name, shown(one)] for name, one in found.items()])
+    ratio = found["a clean run"]["median"] / found["floor of a clean run"]["median"]
+    yield from (f"A clean run takes {number(ratio)} times its floor.", "")
+
+
 def _sweep(found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## A large sweep", "")
     yield "Rows of config.sweep.yaml’s grid, written by one job on one core."
@@ -119,6 +130,7 @@ def text(results: Mapping[str, Any]) -> str:
         "speed": _speed,
         "exactness": _exactness,
         "startup": lambda found: _costs("## Start of `size`", found),
+        "waiting": _waiting,
         "sweep": _sweep,
         "jobs": lambda found: _costs("## Jobs of config.yaml", found),
     }
