@@ -24,6 +24,7 @@ localrules:
     report,
     provenance,
     summary,
+    crate,
 
 
 rule all:

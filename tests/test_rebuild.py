@@ -25,7 +25,7 @@ LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", 
 LEDGERS += ["training_compute"]  # all of them read the executions
 MADE = ["families", "published"]  # ledgers of models that are no setting
 SWEEP = {"sweep/decoders/0000", "answers/decoders"}
-TAIL = {"provenance", "summary"}
+TAIL = {"provenance", "summary", "ro-crate-metadata"}
 PAGE = {"report"} | TAIL
 CLAIMS = {"claims"} | PAGE
 
@@ -313,6 +313,7 @@ EDITS = {
     "how the page takes pictures": (code("report/pictures"), PAGE),
     "the summary": (code("summary"), PAGE),
     "the provenance": (code("provenance"), TAIL),
+    "the RO-Crate": (code("crate"), {"ro-crate-metadata"}),
     # the page's parts
     "the template": (append("src/transformer_ledger/report/page.html.j2", "<!-- -->\n"), PAGE),
     "the style sheet": (append("src/transformer_ledger/report/style.css", "\n"), PAGE),

@@ -148,7 +148,7 @@ def listed(folder: Path, *arguments: str) -> tuple[set[str], str]:
     return set(re.findall(r"--output results/(\S+?)\.\w+ ", text)), text
 
 
-LAST = {"report", "provenance", "summary"}
+LAST = {"report", "provenance", "summary", "ro-crate-metadata"}
 
 
 def test_the_next_run_makes_anew_what_is_damaged_and_nothing_else(project):

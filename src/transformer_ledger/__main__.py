@@ -60,8 +60,8 @@ def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[
     """Call a job's function with its settings and with what its signature asks for; `inputs` are {path: seal}.
 
     A parameter named after a kind of table gets {stem: rows}; `settings` all settings in one mapping; `provenance`
-    the seals; `figure` {stem: text} of the pictures; `formulas` what the one JSON file holds; `checkpoint` the path of
-    the one input that is no table.
+    the seals; `figure` {stem: text} of the pictures; `formulas` what the one JSON file holds; `checkpoint` or `record` the
+    path of the one input that is no table.
     """
     from transformer_ledger import tables
 
@@ -70,8 +70,8 @@ def _call(function: Any, settings: dict[str, Any], inputs: Mapping[str, Mapping[
     given: dict[str, Any] = {"provenance": inputs} if "provenance" in accepted else {}
     if "settings" in accepted and "settings" not in settings:
         given["settings"] = settings
-    if "checkpoint" in accepted:
-        (given["checkpoint"],) = inputs.keys() - set(read)
+    for name in accepted.keys() & {"checkpoint", "record"}:
+        (given[name],) = inputs.keys() - set(read)
     if "figure" in accepted:
         given["figure"] = {Path(path).stem: Path(path).read_text("utf-8") for path in inputs if path.endswith(".svg")}
     if "formulas" in accepted and "formulas" not in settings:

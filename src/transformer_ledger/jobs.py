@@ -151,6 +151,13 @@ def _printed(config: Config, job: str) -> dict[str, Any]:
     return {"printed": config["experiment"][job.split("/")[1]]["printed"]}
 
 
+def _whole(config: Config, job: str) -> dict[str, Any]:
+    """The config that decides results, models by their specs; and the workflow."""
+    sections = {key: value for key, value in config.items() if key not in ("execution", "own")}
+    snakefile = (fingerprint.SOURCE.parents[1] / "Snakefile").read_text(encoding="utf-8")
+    return {"config": {**sections, "models": _specs(config, config["models"])}, "snakefile": snakefile}
+
+
 @dataclass(frozen=True)
 class Job:
     """A job, or each job of a kind that has no entry of its own.
@@ -181,7 +188,7 @@ EVERY = "*"
 WHOLE = 10**6  # rows of a table that stands in a page alone
 ASKED = "ledgers"  # made only where somebody asks for it; the record has it not
 QUICK = ("parameters", "training_state", "kv_cache", "matmul", "activations", "training_compute", "fit", "conventions")
-LAST = ("provenance", "summary")  # the record of all files, and what is made after it
+LAST = ("provenance", "summary", "crate")  # the record of all files, and what is made after it
 _RUN = ("execution",)
 PAGE = ("report/**/*.j2", "report/**/*.css", "report/**/*.js", "report/**/*.yaml")
 _LISTED = ("verification", "experiment", "timing", "study")  # the config lists their jobs
@@ -254,6 +261,7 @@ JOBS = {
     ASKED: Job(_asked, (), ("ledgers.html",), "report.quick", PAGE),
     "provenance": Job(_keys(), (EVERY,), ("provenance.json",)),
     "summary": Job(_keys(), _SHOWN, ("summary.txt",)),
+    "crate": Job(_whole, ("provenance",), ("ro-crate-metadata.json", "workflow.smk")),
 }
 
 

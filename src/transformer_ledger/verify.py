@@ -18,7 +18,13 @@ from typing import Any
 from transformer_ledger import fingerprint, jobs, seals
 
 RECORD = "results/provenance.json"
-UNRECORDED = (RECORD, "results/summary.txt")  # made as the record is made, or later: their seals alone tell
+CRATE = "results/ro-crate-metadata.json"
+UNRECORDED = (
+    RECORD,
+    "results/summary.txt",
+    CRATE,
+    "results/workflow.smk",
+)  # made as the record is made, or later: their seals alone tell
 FOREIGN = "README.md"  # tracked, made by no job
 # kind of finding: (title of its lines where one stands for many files, what to do)
 KINDS = {
@@ -130,6 +136,8 @@ def findings(results: Path) -> list[Finding]:
     asked = [path for path in jobs.outputs(jobs.ASKED) if seals.place(path, results).exists()]
     for path in (*UNRECORDED[1:], *asked):
         found += _file(results, path, None, record)
+    if seals.read(CRATE, results).get("read", {}).get(RECORD) != seals.read(RECORD, results).get("content_sha256"):
+        found.append(Finding("changed", CRATE.removeprefix("results/"), "made from another provenance.json"))
     files = {path.removeprefix("results/") for path in (*record, *UNRECORDED, *asked)}
     known = {FOREIGN, *files, *(f"{seals.FOLDER}/{name}.json" for name in files)}
     there = {path.relative_to(results).as_posix() for path in results.rglob("*") if not path.is_dir()}

@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import slurm  # noqa: E402
 from conftest import copy_project, snakemake  # noqa: E402
 
-SHOWS_TIME = ("results/timing/", "results/provenance.json", "results/report.html")
+SHOWS_TIME = ("results/timing/", "results/provenance.json", "results/report.html", "results/ro-crate-metadata.json")
 
 
 def made(folder: Path, *arguments: str, **variables: str) -> dict[str, bytes]:

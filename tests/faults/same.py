@@ -2,7 +2,8 @@
 
 The second run has another number of cores and of OpenMP threads, another seed of Python's hashes, another time zone and
 locale, and a folder whose name has spaces, quotes and other letters. Timings differ, and so do the page, which shows
-them, `provenance.json`, which records the machine, and the seals of what is a timing or was made from one.
+them, `provenance.json`, which records the machine, the RO-Crate, which repeats it, and the seals of what is a timing or
+was made from one.
 """
 
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import copy_project, snakemake
 
-SHOWING = ("timing/", "report.html", "provenance.json")
+SHOWING = ("timing/", "report.html", "provenance.json", "ro-crate-metadata.json")
 SHOW_TIMES = tuple(f"results/{folder}{name}" for folder in ("", "seals/") for name in SHOWING)
-SHOW_TIMES += ("results/seals/summary.txt.json",)  # which names the timings that it has read
+# Which name the timings, and the record of them, that they have read.
+SHOW_TIMES += ("results/seals/summary.txt.json", "results/seals/workflow.smk.json")
 RUNS = {
     "plain": ("1", {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}),
     "a folder’s $name, 'quoted'": (
