@@ -63,7 +63,7 @@ $(VENV)/results.stamp: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
-	pip install --quiet --disable-pip-version-check --editable '.[pipeline,test]'
+	pip install --quiet --disable-pip-version-check --editable '.[pipeline,notebook,test]'
 	@touch $@ $(VENV)/results.stamp
 
 dictionary: $(VENV)/results.stamp
