@@ -14,7 +14,7 @@ configfile: "mine.json"
 
 
 module ledger:
-    snakefile: "parts/ledger/Snakefile"
+    snakefile: "parts/ledger/workflow/Snakefile"
     config: config["ledger"]
     prefix: "our costs"
 

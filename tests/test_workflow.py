@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from conftest import ROOT, copy_project, snakemake
 from faults import same
 
@@ -37,6 +38,17 @@ def test_snakemakes_own_report_works(project):
     done = snakemake(project, "--report", "report.html", *MINIMAL, cores=None)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verification" in (project / "report.html").read_text()
+
+
+def test_the_catalogue_of_workflows_finds_what_it_looks_for():
+    """What its generator reads; it also runs `snakemake --lint` and `snakefmt --check`, as `make check` does."""
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["software-stack-deployment"]["conda"] is True
+    assert usage["report"] is True
+    assert (ROOT / "config/README.md").read_text()
+    assert (ROOT / "workflow/Snakefile").read_text()
+    assert list((ROOT / "workflow/rules").glob("*.smk"))
+    assert {"snakemake", "workflow"} <= set((ROOT / "README.md").read_text().lower().split())
 
 
 def test_the_run_closes_with_a_summary(finished):
