@@ -88,6 +88,28 @@ rule provenance:
         RUN
 
 
+# Beside the summary, which so ends no later.
+rule crate:
+    input:
+        tables("crate"),
+    output:
+        jobs.outputs("crate"),
+    log:
+        "logs/crate.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        spec=spec("crate"),
+    message:
+        "Describe the run as an RO-Crate"
+    shell:
+        RUN
+
+
 # Last of all: fails, and so shows its log, where a surprise was found; by then everything else exists.
 rule summary:
     input:
@@ -110,25 +132,3 @@ rule summary:
         "Summarise"
     shell:
         RUN + "; cat {output:q} >> {log:q}; grep --quiet 'surprises: 0' {output:q}"
-
-
-# Beside the summary, which so ends no later.
-rule crate:
-    input:
-        tables("crate"),
-    output:
-        jobs.outputs("crate"),
-    log:
-        "logs/crate.log",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=2000,
-        runtime=10,
-    params:
-        spec=spec("crate"),
-    message:
-        "Describe the run as an RO-Crate"
-    shell:
-        RUN
