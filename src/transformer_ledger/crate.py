@@ -35,6 +35,8 @@ FORMATS = {
     ".parquet": "application/vnd.apache.parquet",
     ".html": "text/html",
     ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".csv": "text/csv",
     ".smk": "text/x-snakemake",
 }
 OTHER = "application/octet-stream"
