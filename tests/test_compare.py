@@ -1,6 +1,7 @@
 """What moved between two results folders, exactly; and what a run says of it at its end."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -64,8 +65,8 @@ def test_what_moved_is_exact(finished, results, tmp_path, capsys):
     rerecord(results, lambda outputs: outputs["results/claims.parquet"].update(sources="0"))
     rerecord(results, lambda outputs: outputs["results/verification/norms.parquet"]["settings"].update(seed=77))
 
-    path = tmp_path / "moved.parquet"
-    assert main(["compare", str(old), str(results), "--parquet", str(path)]) == 1
+    path, page = tmp_path / "moved.parquet", tmp_path / "moved.html"
+    assert main(["compare", str(old), str(results), "--parquet", str(path), "--html", str(page)]) == 1
     assert "verdicts: 1\n  A1.2 confirmed → refuted\n" in capsys.readouterr().out
     rows = tables.read(path, "compare")
     assert rows == [
@@ -84,6 +85,14 @@ def test_what_moved_is_exact(finished, results, tmp_path, capsys):
     (package,) = by["package"]
     assert (package["row"], package["new"]) == ("numpy", f"{package['old']} and 9")
     assert len(compare.brief(rows, "x").splitlines()) == 3
+    html = page.read_text()
+    contents = [part for part in (*compare.MOVED, *compare.CHANGED) if part != "file"]
+    assert re.findall(r'<h2 id="moved-(\w+)"', html) == contents, "what moved, then what was changed"
+    assert f'data-v="{more}"' in html, "the exact change"
+    assert "confirmed" in html
+    assert "refuted" in html
+    assert f"{package['old']} and 9" in html, "a version is no number"
+    assert not re.search(r'(?:src|href)="(?!#|data:)', html), "one file"
 
 
 def test_a_run_says_what_moved_against_the_one_before(results, tmp_path):
@@ -93,6 +102,33 @@ def test_a_run_says_what_moved_against_the_one_before(results, tmp_path):
     assert "moved: 1 verdicts" in compare.keep(results, logs)
     assert (logs / "compare.txt").read_text() == "verdicts: 1\n  A1.2 confirmed → refuted\n"
     assert compare.keep(results, logs) == "  against the run before: nothing moved"
+
+
+def test_the_figures_that_are_compared_are_all_exact_figures_of_the_schemas():
+    """Every count of a ledger but what it was held against, and what the row repeats of its settings."""
+    against = re.compile(r"executed|derived|difference|recounted|published|extrapolated|searched|beyond|available")
+    repeated = {
+        "batch",
+        "tokens",
+        "context",
+        "devices",
+        "copies",
+        "layers",
+        "kv_heads",
+        "head_dim",
+        "zero_stage",
+        "memory_bytes",
+    }
+    repeated |= {"multiply_adds"}  # half of the FLOPs
+    held = {"ledger/agreement", "ledger/families", "ledger/published"}  # comparisons themselves, no costs
+    schemas = {name: columns for name, columns in tables.TABLES.items() if name.startswith("ledger/")}
+    assert compare.LEDGERS.keys() == schemas.keys() - held
+    for name, (key, figures) in compare.LEDGERS.items():
+        exact = [column.name for column in schemas[name] if column.type in ("int64", "decimal128(38,0)")]
+        counts = [column for column in exact if not against.search(column) and column not in key]
+        own = {"ledger/training_compute": repeated - {"tokens"}}.get(name, repeated)
+        assert set(counts) - own == set(figures), name
+        assert set(key) <= {column.name for column in schemas[name]}
 
 
 def test_every_row_that_is_compared_has_a_name_of_its_own(finished):

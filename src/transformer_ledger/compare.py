@@ -65,6 +65,7 @@ KINDS = {
     "bound": "bounds, and what holds",
     "timing": "timings beyond their spread",
 }
+CHANGED, MOVED = ("setting", "code", "package", "file"), ("verdict", "ledger", "bound", "timing")
 SHOWN = 5
 
 
@@ -251,6 +252,14 @@ def text(rows: list[Row], shown: int = SHOWN) -> str:
     return "\n".join(lines or ["nothing moved"])
 
 
+def html(rows: list[Row], old: Path, new: Path) -> str:
+    """The same as a page of its own in the report's style."""
+    from transformer_ledger.report import moved as shown
+
+    of = {kind: [row for row in rows if row["kind"] == kind] for kind in (*MOVED, *CHANGED)}
+    return shown.compute({kind: (KINDS[kind], _largest(found)) for kind, found in of.items()}, str(old), str(new))
+
+
 def brief(rows: list[Row], where: str) -> str:
     """The same in three lines at most: what was changed, what moved, and where to read more."""
     counts = Counter(row["kind"] for row in rows)
@@ -263,8 +272,8 @@ def brief(rows: list[Row], where: str) -> str:
         return "  against the run before: nothing moved"
     return "\n".join(
         [
-            line("changed since the run before", ("setting", "code", "package", "file")),
-            line("moved", ("verdict", "ledger", "bound", "timing")),
+            line("changed since the run before", CHANGED),
+            line("moved", MOVED),
             f"  where: {where}",
         ]
     )
@@ -304,12 +313,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("old", type=Path, help="the older results folder")
     parser.add_argument("new", type=Path, nargs="?", default=Path("results"), help="the newer one (default: results)")
     parser.add_argument("--parquet", type=Path, metavar="FILE", help="write every change as a table")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write them as a page")
     parser.add_argument("--all", action="store_true", help=f"print every change, not {SHOWN} of a kind")
     options = parser.parse_args(arguments)
     try:
         rows = moved(Folder(options.old), Folder(options.new))
         if options.parquet:
             tables.write(options.parquet, "compare", rows, {})
+        if options.html:
+            tables.write_bytes(options.html, html(rows, options.old, options.new))
     except tables.TableError as error:
         print(error, file=sys.stderr)
         return 2

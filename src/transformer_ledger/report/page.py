@@ -245,6 +245,12 @@ def compute(
     return _html(title, lead, sections, figure or {}, data, algebra.get("script", NO_FUNCTIONS))
 
 
+def alone(title: str, lead: Markup, sections: Sequence[Section]) -> str:
+    """HTML of a page that has these sections and nothing else: no calculator, no pictures, no whole tables."""
+    data = {**_data([], {}, {}, {}), "whatif": calculator.described({}, {}, {}, [], {}, {})}
+    return _html(title, lead, sections, {}, data, NO_FUNCTIONS)
+
+
 def _timing(timing: Tables) -> Section:
     words = layout.text("timing" if timing.get("attention") else "timing-alone")
     return layout.section("timing", words, sections=studies.clocks(timing))
