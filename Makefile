@@ -1,6 +1,6 @@
 # make results   set up .venv and run the pipeline
 # make test      the same set-up with the test extra, the checks, then the whole suite
-# make verify    hold results/ against its record, its seals and this checkout
+# make verify    compare results/ with its record, its seals and this checkout
 # make check     lint, formats and types;  make bench   timings;  make clean   remove what the pipeline made
 # make test-faults   mutated files, runs killed at random moments, the same bytes everywhere (an hour; docs/reliability.md)
 # make test-cluster   the minimal config here and on a Slurm of one node, which it starts and stops (docs/cluster.md)

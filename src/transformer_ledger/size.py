@@ -41,7 +41,7 @@ EXACT, COUNTED = "exact", "counted, no closed form"
 EXAMPLE = """example:
   python -m transformer_ledger size resources/models/gpt-oss-20b.json --batch 32 --context 8192 --cache-dtype fp8
 
-Two tiers. `exact`: a closed form, which every run of the pipeline holds against executed models; bytes and FLOPs are
+Two tiers. `exact`: a closed form, which every run of the pipeline compares with executed models; bytes and FLOPs are
 exact. `counted, no closed form`: any other decoder that the installed transformers implements, built without weights
 and counted in seconds, with eager attention; its backward pass with --execute. `active` leaves out the experts that a
 token is not routed to.
@@ -53,7 +53,7 @@ not grow. Types of GGUF files (q8_0, q4_0 …) are types too, and keys and value
 are those of a dense kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml
 counts its state once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations.
 
-A directory with *.safetensors files is held against the closed form, tensor by tensor; only their headers are read. Several
+A directory with *.safetensors files is compared with the closed form, tensor by tensor; only their headers are read. Several
 files make a table."""
 
 

@@ -1,7 +1,7 @@
 """`transformer-ledger verify RESULTS`: whether a results folder is what its record says, wherever it was made.
 
-Nothing runs and nothing is fetched. Each file is held against provenance.json, which repeats the seals, the record
-against itself, and the code and packages of each file against those of this checkout.
+Nothing runs and nothing is fetched. Each file is compared with its seal in provenance.json, each entry of the record with
+its own hashes, and the code and packages of each file with those of this checkout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS = {
 }
 SHOWN = 5  # differences of code and of packages
 EPILOG = """exit code: 0 whole, and made by the code of this checkout;  1 a file is missing, changed or extra;
-2 no record to hold it against;  3 whole, but made by other code or other packages"""
+2 no record to compare it with;  3 whole, but made by other code or other packages"""
 
 
 @dataclass(frozen=True)

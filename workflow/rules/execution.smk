@@ -42,6 +42,6 @@ rule families:
     params:
         spec=spec("families"),
     message:
-        "Run small models of every family, and hold our decoder against transformers and the NumPy reference"
+        "Run small models of every family, and compare our decoder with transformers and the NumPy reference"
     shell:
         RUN
