@@ -17,7 +17,7 @@ from transformer_ledger.executed.decoder import Experts
 from transformer_ledger.formulas import activations as formulas
 from transformer_ledger.ledger import activations as ledger
 from transformer_ledger.ledger import public_activations
-from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec
+from transformer_ledger.model import NO_DROPOUT, Attention, Dropout, Feedforward, Latent, Layer, ModelSpec
 from transformer_ledger.shrunken import ACTIVATIONS, COPY, fuses, public, public_config, shrunken
 
 MODELS = Path(__file__).parents[1] / "resources" / "models"
@@ -54,7 +54,7 @@ OTHERS = {
 }
 CONFIGS = SHIPPED | {name: {"model_type": name.split()[0], **keys} for name, keys in OTHERS.items()}
 SPECS = {name: huggingface.read(name, config)[0] for name, config in CONFIGS.items()}
-ROW = ("model", "workload", "implementation", "dtype", "method", "checkpointed")
+ROW = ("model", "workload", "implementation", "dtype", "method", "checkpointed", "dropout")
 PUBLIC = {name: family for name, config in CONFIGS.items() if (family := public(config, SPECS[name]))}
 
 
@@ -114,11 +114,10 @@ def test_what_is_covered_is_what_the_reader_knows():
 
 @pytest.mark.parametrize("name", [name for name, facts in PUBLIC.items() if not fuses(facts)])
 def test_what_is_said_not_to_fuse_does_not(monkeypatch, name):
-    monkeypatch.setattr(executed, "fuses", lambda _: True)
-    monkeypatch.setattr(executed, "METHODS", ("fused",))
+    monkeypatch.setattr(executed, "ways", lambda *_: [("fused", False, False)])
     config = public_config(shrunken(SPECS[name], LARGEST, 16), CONFIGS[name])
     with pytest.raises((RuntimeError, ValueError), match=r"No available kernel|scaled_dot_product_attention"):
-        executed.measured(executed.transformers(config, "bf16"), 2, 16)
+        executed.measured(executed.transformers(config, "bf16", NO_DROPOUT), 2, 16)
 
 
 def test_every_formula_is_measured():
@@ -142,7 +141,7 @@ def test_parts_add_up(execution):
 
 def test_fewer_bytes_fused_and_checkpointed(execution):
     rows = [row for row in compute(execution) if row["scope"] == "total" and row["workload"] == "b8-t2048"]
-    for own in tables.by(rows, "model", "implementation").values():
+    for own in tables.by(rows, "model", "implementation", "dropout").values():
         size = {(row["method"], row["checkpointed"]): row["bytes"] for row in own}
         assert size["eager", True] < size.get(("fused", False), size["eager", False]) <= size["eager", False]
 
@@ -160,6 +159,8 @@ def test_fewer_bytes_fused_and_checkpointed(execution):
         ("routes", lambda B, T, k, b: B * T * k * b),
         ("latent_norm", lambda B, T, r_kv: 4 * B * T * r_kv),
         ("loss", lambda B, T, V: 2 * B * T * V),
+        ("dropped_weights", lambda B, T, h, b: B * h * T**2),
+        ("dropout_mask", lambda B, T, d, b: B * T * d),
         ("batch_mask", lambda B, T, b: T**2 * b),
         ("batch_bias", lambda B, T, h, b: B * T**2 * b),
         ("rms_norm_narrow", lambda B, T, d, b: 4 * B * T * d + B * T * d * b),
@@ -222,6 +223,20 @@ def test_known_closed_forms_of_transformers(b, s):
         assert layer_bytes(name, b, s, True, checkpointed=True) == 2 * s * b * h
 
 
+def test_a_training_of_gpt_2_with_the_dropout_of_its_file():
+    """A figure from elsewhere: one sequence of 1,024 tokens, eager, in bf16; dropout 0.1.
+
+    Its loss is the class's own, which keeps one label more than there are tokens.
+    """
+    spec, public = SPECS["gpt2"], PUBLIC["gpt2"]
+    found = {}
+    for on in (spec.dropout, NO_DROPOUT):
+        own = ledger.Run(1, 1024, 2, False, False, public, on)
+        bytes_ = {scope: sum(part.bytes for part in parts) for scope, _, _, parts in ledger.scopes(spec, own)}
+        found[on.any] = bytes_["layer"], bytes_["total"] + 8
+    assert found == {True: (122_691_584, 1_682_898_956), False: (69_214_208, 1_039_597_580)}
+
+
 VARIED = {
     "activation_function hidden_activation hidden_act activation": list(ACTIVATIONS),
     "attn_logit_softcapping final_logit_softcapping": [None, 20.0],
@@ -239,6 +254,8 @@ def varied(name, r):
         for key in keys.split():
             if key in config and r.random() < 0.5:
                 config[key] = r.choice(values)
+    for key in huggingface.dropout_keys(config["model_type"]):
+        config[key] = r.choice([0.0, 0.2])
     try:
         huggingface.read(name, config)
     except huggingface.ModelError:
@@ -261,8 +278,9 @@ def test_transformers_at_random_shapes(name, batch):
     spec = shrunken(spec, largest, 16)
     tokens = r.choice([1, 2, 5, 8, 13, 16])
     found = executed.measured(
-        executed.transformers(public_config(spec, config), r.choice(["bf16", "fp16"])), batch, tokens
+        executed.transformers(public_config(spec, config), r.choice(["bf16", "fp16"]), spec.dropout), batch, tokens
     )
+    assert any(method.endswith("-dropout") for method, _ in found) == spec.dropout.any
     assert found == predicted(spec, batch, tokens, found, facts), (config, spec, batch, tokens)
 
 
@@ -270,7 +288,8 @@ def predicted(spec, batch, tokens, found, family=None):
     """The ledger's bytes for every method of `found`."""
     out = {}
     for method in {method for method, _ in found}:
-        own = ledger.Run(batch, tokens, 2, method.startswith("fused"), method.endswith("checkpointed"), family)
+        way, on = method.split("-"), spec.dropout if method.endswith("-dropout") else NO_DROPOUT
+        own = ledger.Run(batch, tokens, 2, way[0] == "fused", "checkpointed" in way, family, on)
         for scope, kind, _, parts in ledger.scopes(spec, own):
             out[method, scope if kind is None else f"layer {kind}"] = sum(part.bytes for part in parts)
     return out
@@ -331,6 +350,7 @@ def drawn(seed):
         final_norm=r.random() < 0.8,
         tied_head=r.random() < 0.5,
         embedding_width=r.choice([0, 0, max(1, d // 2)]),
+        dropout=Dropout(*(r.choice([0.0, 0.3]) for _ in range(4))) if r.random() < 0.5 else NO_DROPOUT,
     )
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from transformer_ledger import huggingface
 from transformer_ledger.ledger import agreement, kv_cache, matmul, parameters
-from transformer_ledger.model import FixedState, ModelError, ModelSpec, from_architecture
+from transformer_ledger.model import Dropout, FixedState, ModelError, ModelSpec, from_architecture
 
 MODELS = Path(__file__).parents[1] / "resources" / "models"
 
@@ -479,6 +479,12 @@ def test_multimodal_file_gives_its_text_part():
         ),
         ({"model_type": "nemotron_h", "num_hidden_layers": 9}, "num_hidden_layers", "9; layers_block_type says 4"),
         ({"model_type": "nemotron_h", "tie_word_embeddings": True}, "tie_word_embeddings", "True is not counted here"),
+        (
+            {"model_type": "llama", "attention_dropout": 1},
+            "attention_dropout",
+            "1 is no share; allowed: a number from 0",
+        ),
+        ({"model_type": "gpt2", "resid_pdrop": "0.1"}, "resid_pdrop", "'0.1' is no share"),
         ({}, "model_type", "missing"),
         ({"model_type": ["llama"]}, "model_type", "missing or no name"),
         ({"model_type": "llama", "num_hidden_layers": -3}, "num_hidden_layers", "allowed: 1 to"),
@@ -559,3 +565,24 @@ def test_no_torch_for_a_closed_form():
         "assert not {'torch', 'sympy', 'pandas', 'transformers'} & set(sys.modules), set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(MODELS.parents[1] / "src")})
+
+
+def test_dropout_is_the_files_or_the_classs():
+    from transformers import AutoConfig
+
+    for family in huggingface.KNOWN:
+        names = huggingface.dropout_keys(family)
+        config = AutoConfig.for_model(family)
+        assert all(hasattr(config, key) for key in names)
+        bare = {"num_experts_per_tok": 2} if family == "deepseek_v2" else {}
+        bare |= {"head_dim": 128} if family == "glm4_moe" else {}
+        spec, notes = huggingface.read("m", {"model_type": family} | bare)
+        rates = {field: getattr(config, key) for key, fields in names.items() for field in fields}
+        assert {field: getattr(spec.dropout, field) for field in rates} == rates
+        assert any(note.startswith("dropout: ") for note in notes) == spec.dropout.any
+    spec, _ = huggingface.read("m", {"model_type": "gpt2", "attn_pdrop": 0, "resid_pdrop": 0.25})
+    assert spec.dropout == Dropout(embedding=0.1, weights=0.0, attention=0.25, feedforward=0.25)
+    falcon = {"model_type": "falcon", "attention_dropout": 0.5, "hidden_dropout": 0.25}
+    assert huggingface.read("m", falcon)[0].dropout == Dropout(feedforward=0.25)
+    falcon |= {"alibi": True, "parallel_attn": False, "multi_query": False}
+    assert huggingface.read("m", falcon)[0].dropout == Dropout(weights=0.5, attention=0.5, feedforward=0.25)

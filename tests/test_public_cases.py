@@ -124,10 +124,17 @@ def test_a_file_that_is_another_model_is_refused(keys, key, message):
 
 
 def test_every_key_of_a_file_is_used_or_named():
-    odd = {"attention_dropout": 0.1, "num_nextn_predict_layers": 1, "use_cache": True, "layer_sharing": 3}
+    odd = {
+        "attention_dropout": 0.1,
+        "resid_pdrop": 0.2,
+        "num_nextn_predict_layers": 1,
+        "use_cache": True,
+        "layer_sharing": 3,
+    }
     _, notes = huggingface.read("m", LLAMA | odd)
     text = "\n".join(notes)
-    assert "dropout: attention_dropout 0.1; saved activations are counted without it" in notes
+    assert "dropout: attention_dropout 0.1; saved activations are given with it and without it" in notes
+    assert "not counted: resid_pdrop 0.2; no dropout of llama's decoder" in notes
     assert "num_nextn_predict_layers: 1; such layers stand in the checkpoint" in text
     assert "not used: use_cache; no size here depends on them" in notes
     assert "not known: layer_sharing 3; no key of llama that this reader follows" in notes

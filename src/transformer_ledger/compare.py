@@ -29,7 +29,7 @@ LEDGERS = {
     "ledger/matmul": (("model", "workload", "phase", "component", "convention"), ("flops",)),
     "ledger/training_compute": (("model", "run"), ("parameters", "tokens", "flops_6nd", "flops_exact")),
     "ledger/activations": (
-        ("model", "workload", "implementation", "dtype", "method", "checkpointed", "scope", "kind"),
+        ("model", "workload", "implementation", "dtype", "method", "checkpointed", "dropout", "scope", "kind"),
         ("bytes",),
     ),
     "ledger/fit": (

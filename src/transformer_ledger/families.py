@@ -93,7 +93,7 @@ FAMILIES: dict[str, Family] = {
     "gpt_bigcode": Family({"model_type": "gpt_bigcode", **GPT, "activation_function": "gelu", "multi_query": True}),
     "gpt_neox": Family(
         {"model_type": "gpt_neox", **PLAIN, "intermediate_size": 56, "hidden_act": "gelu"}
-        | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}}
+        | {"rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}, "hidden_dropout": 0.1}
     ),
     "opt": Family(
         {"model_type": "opt", **PLAIN, "ffn_dim": 56, "word_embed_proj_dim": 16, "activation_function": "gelu"}
@@ -119,7 +119,9 @@ FAMILIES: dict[str, Family] = {
     "llama": Family(
         {"model_type": "llama", **LLAMA, "attention_bias": True, "mlp_bias": True, "rope_parameters": ROPE}
     ),
-    "mistral": Family({"model_type": "mistral", **LLAMA, "sliding_window": 5, "head_dim": 10}),
+    "mistral": Family(
+        {"model_type": "mistral", **LLAMA, "sliding_window": 5, "head_dim": 10, "attention_dropout": 0.1}
+    ),
     "mixtral": Family(
         {"model_type": "mixtral", **LLAMA, "num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": None}
     ),

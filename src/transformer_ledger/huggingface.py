@@ -17,7 +17,7 @@ from typing import Any
 
 from transformer_ledger import rotary
 from transformer_ledger.keys import DIGITS, SAME, Keys, NoClosedForm
-from transformer_ledger.model import Attention, Feedforward, Layer, ModelError, ModelSpec
+from transformer_ledger.model import Attention, Dropout, Feedforward, Layer, ModelError, ModelSpec
 from transformer_ledger.rotary import OTHER_NAMES, ROTARY
 
 
@@ -275,6 +275,51 @@ def _extended(spec: ModelSpec, keys: Keys) -> ModelSpec:
     return replace(spec, context=reached)
 
 
+# Families' keys of dropout rates, each with the fields of `Dropout` that it is; the others have attention_dropout.
+_BOTH = ("attention", "feedforward")
+_GPT = {"embd_pdrop": ("embedding",), "attn_pdrop": ("weights",), "resid_pdrop": _BOTH}
+_PHI = {"attention_dropout": ("weights",), "resid_pdrop": _BOTH}
+_DROPPED: dict[str, dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("gpt2", "gpt_bigcode", "gptj"), _GPT),
+    "gpt_neox": {"attention_dropout": ("weights",), "hidden_dropout": ("embedding", *_BOTH)},
+    "opt": {"attention_dropout": ("weights",), "dropout": _BOTH},
+    "bloom": {"attention_dropout": ("weights",), "hidden_dropout": _BOTH},
+    "falcon": {"attention_dropout": (), "hidden_dropout": ("feedforward",)},
+    "stablelm": {"attention_dropout": ("weights",), "hidden_dropout": ("feedforward",)},
+    "phi": {**_PHI, "embd_pdrop": ("embedding",)},
+    "phi3": _PHI,
+    "starcoder2": {
+        "attention_dropout": ("weights",),
+        "residual_dropout": _BOTH,
+        "embedding_dropout": ("embedding",),
+    },
+}
+_TENTH = {"gpt2": tuple(_GPT), "gpt_bigcode": tuple(_GPT), "opt": ("dropout",)}
+"""Keys whose default is 0.1; that of the others is 0."""
+
+
+def dropout_keys(kind: str) -> dict[str, tuple[str, ...]]:
+    """The keys of a family's dropout rates, each with the fields of `Dropout` that it is."""
+    return _DROPPED.get(kind, {"attention_dropout": ("weights",)})
+
+
+def _dropped(spec: ModelSpec, keys: Keys) -> ModelSpec:
+    """The spec with the file's dropout rates."""
+    kind = keys.config["model_type"]
+    names = dropout_keys(kind)
+    rates: dict[str, float] = {}
+    for key, fields in names.items():
+        if kind == "falcon" and key == "attention_dropout":  # its other attention drops no weights
+            fields = ("weights",) * (spec.positions == "none")
+            fields += ("attention",) * (not spec.layers[0][1].parallel)
+        default = 0.1 if key in _TENTH.get(kind, ()) else 0.0
+        rates |= dict.fromkeys(fields, keys.share(key, default))
+    if any(rates.values()):
+        shown = ", ".join(f"{key} {keys.config.get(key, 'by default')}" for key in names)
+        keys.notes.append(f"dropout: {shown}; saved activations are given with it and without it")
+    return replace(spec, dropout=Dropout(**rates))
+
+
 # Keys whose value says that the file is no decoder of the family's own kind, and why.
 _REFUSED = {
     "draft_vocab_size": "the draft head of another model (EAGLE): it has neither its own embedding nor a whole model's layers",
@@ -326,9 +371,8 @@ def _left_over(keys: Keys) -> None:
             keys.notes.append(
                 f"{key}: {config[key]!r}; such layers stand in the checkpoint, not in the model; not counted"
             )
-    dropped = [f"{key} {config[key]!r}" for key in _DROPOUT if config.get(key)]
-    if dropped:
-        keys.notes.append(f"dropout: {', '.join(dropped)}; saved activations are counted without it")
+    if dropped := [f"{key} {config[key]!r}" for key in _DROPOUT if config.get(key) and key not in keys.read]:
+        keys.notes.append(f"not counted: {', '.join(dropped)}; no dropout of {config['model_type']}'s decoder")
     named = {"model_type", *keys.read, *_REFUSED, *_MULTI_TOKEN, *_DROPOUT, *_STORED}
     left = sorted(key for key in config if key not in named and config[key] is not None)
     quiet, unknown = [key for key in left if key in QUIET], [key for key in left if key not in QUIET]
@@ -455,6 +499,6 @@ def read(name: str, config: dict[str, Any]) -> tuple[ModelSpec, list[str]]:
         raise UnknownFamily(kind)
     keys.foreign()
     _no_other_window(keys, spec, kind)
-    spec = _extended(_headed(spec, keys, config), keys)
+    spec = _dropped(_extended(_headed(spec, keys, config), keys), keys)
     _left_over(keys)
     return spec, notes

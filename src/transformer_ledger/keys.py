@@ -112,6 +112,15 @@ class Keys:
             raise ModelError(name, f"{value!r} is out of range; allowed: above 0 and at most {most:g}")
         return float(value)
 
+    def share(self, name: str, default: float) -> float:
+        """A number from 0 to below 1; a default above 0 is noted."""
+        value = self.get(name)
+        if value is None:
+            return float(self.default(name, default)) if default else 0.0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise ModelError(name, f"{value!r} is no share; allowed: a number from 0 to below 1")
+        return float(value)
+
     def foreign(self) -> None:
         """Refuse a size under a name that only other families read: the family would take its default instead."""
         for names in SAME:

@@ -125,6 +125,25 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Dropout:
+    """Shares that a training step sets to zero: of the embedding's output, of attention weights, of what attention and
+    feed-forward add to the residual."""
+
+    embedding: float = 0.0
+    weights: float = 0.0
+    attention: float = 0.0
+    feedforward: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return self != NO_DROPOUT
+
+
+NO_DROPOUT = Dropout()
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """A decoder: embedding, runs of equal layers, final norm, head.
 
@@ -147,6 +166,7 @@ class ModelSpec:
     tied_head: bool = False
     head_bias: bool = False
     embedding_width: int = 0  # 0: d_model (OPT-350m projects)
+    dropout: Dropout = NO_DROPOUT
     outputs: int | None = None  # of the head; None: the vocabulary; 0: no head (a bare model); else a score head
 
     @property
@@ -204,7 +224,8 @@ class ModelSpec:
         def layer(item: dict[str, Any]) -> Layer:
             return Layer(**{**item, "mixer": mixer(item["mixer"]), "feedforward": Feedforward(**item["feedforward"])})
 
-        return ModelSpec(**{**data, "layers": tuple((count, layer(item)) for count, item in data["layers"])})
+        layers = tuple((count, layer(item)) for count, item in data["layers"])
+        return ModelSpec(**{**data, "layers": layers, "dropout": Dropout(**data["dropout"])})
 
 
 def runs(layers: list[Layer]) -> tuple[tuple[int, Layer], ...]:

@@ -6,12 +6,12 @@ Also its config.json for transformers, and what of that file decides which tenso
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from transformer_ledger.huggingface import text_part
-from transformer_ledger.model import Attention, Feedforward, Latent, Layer, ModelSpec
+from transformer_ledger.model import Attention, Dropout, Feedforward, Latent, Layer, ModelSpec
 from transformer_ledger.rotary import ROTARY
 
 COPY = "small copy"  # what stands in the place of a workload's name
@@ -138,8 +138,8 @@ def public(hf_config: Mapping[str, Any] | None, spec: ModelSpec) -> Facts | None
     """What decides, beside the spec, which tensors transformers' model saves: its type and the values of its PUBLIC.
 
     None for a model that is not predicted: of another family, with an activation that is not counted here, with GPT-2's
-    reordered attention, a router that reports a loss of its own, or Falcon's new architecture with ALiBi or one key/value
-    head (no published model has either).
+    reordered attention, a router that reports a loss of its own or is noisy in training, or Falcon's new architecture
+    with ALiBi or one key/value head (no published model has either).
     """
     config = text_part(hf_config or {}, [])
     kind = config.get("model_type", "")
@@ -153,7 +153,12 @@ def public(hf_config: Mapping[str, Any] | None, spec: ModelSpec) -> Facts | None
     facts = {"model_type": kind, "activation": facts.pop(key), **facts}
     one_head = any(layer.attention.kv_heads == 1 for _, layer in spec.layers)
     new_falcon = facts.get("new_decoder_architecture") and (one_head or facts["alibi"])
-    if new_falcon or facts.get("reorder_and_upcast_attn") or config.get("output_router_logits"):
+    if (
+        new_falcon
+        or facts.get("reorder_and_upcast_attn")
+        or config.get("output_router_logits")
+        or config.get("router_jitter_noise")
+    ):
         return None
     return facts if facts["activation"] in ACTIVATIONS else None
 
@@ -163,6 +168,24 @@ def fuses(facts: Mapping[str, Any]) -> bool:
     falcon = facts["model_type"] == "falcon"
     one_key = falcon and facts.get("multi_query", True) and not facts.get("new_decoder_architecture")
     return facts["model_type"] not in _EAGER and not one_key
+
+
+def ways(facts: Mapping[str, Any] | None, dropout: Dropout) -> Iterator[tuple[str, bool, bool]]:
+    """(eager or fused, whether layers are checkpointed, whether dropout is on) of each way in which activations are counted.
+
+    `facts` are what `public` knows of transformers' model, None for our decoder; torch's fused kernel for the CPU has no
+    dropout of the weights.
+    """
+    fused = facts is None or fuses(facts)
+    for dropping in (False, True) if dropout.any else (False,):
+        for method in ("eager", "fused") if fused and not (dropping and dropout.weights) else ("eager",):
+            for checkpointed in (False, True):
+                yield method, checkpointed, dropping
+
+
+def way(method: str, checkpointed: bool, dropping: bool) -> str:
+    """Its name in the execution table: eager, fused-checkpointed, eager-dropout."""
+    return method + "-checkpointed" * checkpointed + "-dropout" * dropping
 
 
 def rotated(facts: Mapping[str, Any], a: Attention) -> int:

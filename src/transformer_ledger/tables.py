@@ -264,6 +264,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | type of weights and activations
         method | string | | eager (the attention weights are kept) or fused (they are not); there is no fused row where transformers uses no fused kernel: BLOOM, Gemma 2, gpt-oss, DeepSeek, Falcon with one key for all queries
         checkpointed | bool | | each layer keeps only its input and is computed again in the backward pass
+        dropout | bool | | with the dropout rates of the model's file, as in training; without, as in evaluation. No fused row drops weights: torch's kernel for the CPU does not
         scope | string | | layer (one of a kind), outside (embedding, masks, angles, final norm, input of the head), logits (with the loss) or total
         kind | int64 | | number of the kind of layer, from 0, in order of first appearance
         layers | int64 | layer | layers of that kind; the total is the sum of layers × bytes over the kinds, plus outside and logits

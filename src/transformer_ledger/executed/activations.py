@@ -25,10 +25,8 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_ledger.executed.cache import DTYPES
 from transformer_ledger.executed.decoder import Attention, Decoder, Experts, Visible
-from transformer_ledger.model import ModelSpec
-from transformer_ledger.shrunken import fuses
-
-METHODS = ("eager", "fused")
+from transformer_ledger.model import Dropout, ModelSpec
+from transformer_ledger.shrunken import way, ways
 
 
 class _WithSinks(torch.autograd.Function):
@@ -207,20 +205,15 @@ Ways = Iterator[Way]
 Parts = dict[tuple[str, str], int]
 
 
-def _method(method: str, checkpointed: bool) -> str:
-    return f"{method}-checkpointed" if checkpointed else method
-
-
 def ours(spec: ModelSpec, dtype: str) -> Ways:
     """Our decoder of `spec`, which has two layers of each kind."""
-    for method in METHODS:
-        for checkpointed in (False, True):
-            model = decoder(spec, dtype, method, checkpointed)
-            yield Way(_method(method, checkpointed), model, model.layers, model)
+    for method, checkpointed, dropping in ways(None, spec.dropout):
+        model = decoder(spec, dtype, method, checkpointed).train(dropping)
+        yield Way(way(method, checkpointed, dropping), model, model.layers, model)
 
 
-def transformers(hf_config: dict[str, Any], dtype: str) -> Ways:
-    """transformers' model of a config.json that has two layers of each kind.
+def transformers(hf_config: dict[str, Any], dtype: str, dropout: Dropout) -> Ways:
+    """transformers' model of a config.json that has two layers of each kind, and these dropout rates.
 
     Its `run` raises RuntimeError where attention should be fused and torch takes another way.
     """
@@ -228,28 +221,31 @@ def transformers(hf_config: dict[str, Any], dtype: str) -> Ways:
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it would tell that the copy is not the model
-    for method in METHODS if fuses(hf_config) else METHODS[:1]:
-        for checkpointed in (False, True):
-            model = AutoModelForCausalLM.from_config(
-                AutoConfig.for_model(**hf_config),
-                dtype=DTYPES[dtype],
-                trust_remote_code=False,
-                attn_implementation="sdpa" if method == "fused" else method,
-            ).eval()  # without dropout
-            (layers,) = (
-                module
-                for name, module in model.named_modules()
-                if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in ("layers", "h")
-            )
-            if checkpointed:
-                _checkpoint(layers)
+    for method, checkpointed, dropping in ways(hf_config, dropout):
+        model = AutoModelForCausalLM.from_config(
+            AutoConfig.for_model(**hf_config),
+            dtype=DTYPES[dtype],
+            trust_remote_code=False,
+            attn_implementation="sdpa" if method == "fused" else method,
+        ).eval()
+        (layers,) = (
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in ("layers", "h")
+        )
+        layers.train(dropping)
+        for module in model.modules():  # not the model itself: OPT's would draw which layers it runs
+            if isinstance(module, nn.Dropout):
+                module.train(dropping)
+        if checkpointed:
+            _checkpoint(layers)
 
-            def run(ids: Tensor, model: Any = model) -> Tensor:
-                with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-                    logits: Tensor = model(ids, use_cache=False).logits
-                return logits
+        def run(ids: Tensor, model: Any = model) -> Tensor:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                logits: Tensor = model(ids, use_cache=False).logits
+            return logits
 
-            yield Way(_method(method, checkpointed), model, layers, run)
+        yield Way(way(method, checkpointed, dropping), model, layers, run)
 
 
 def measured(ways: Ways, batch: int, tokens: int) -> Parts:
@@ -261,13 +257,13 @@ def measured(ways: Ways, batch: int, tokens: int) -> Parts:
     }
 
 
-def traced(ways: Callable[[], Ways], loads: Mapping[str, Mapping[str, int]]) -> dict[str, Parts]:
-    """The same for each of `loads` {name: batch, context}, of models that `ways` builds without memory."""
+def traced(make: Callable[[], Ways], loads: Mapping[str, Mapping[str, int]]) -> dict[str, Parts]:
+    """The same for each of `loads` {name: batch, context}, of models that `make` builds without memory."""
     found: dict[str, Parts] = {name: {} for name in loads}
     # transformers looks at the values of the positions for several texts in one row, and keeps its mask where it cannot.
     plain = mock.patch("transformers.masking_utils.find_packed_sequence_indices", return_value=None)
     with FakeTensorMode(), plain:
-        for way in ways():
+        for way in make():
             for name, load in loads.items():
                 found[name] |= measured(iter([way]), load["batch"], load["context"])
     return found

@@ -76,6 +76,7 @@ class Attention(nn.Module):
         self.gate = Linear(d, own.heads * d_h, bias=own.query_bias) if own.gated else None
         self.scores, self.values = Product(), Product()
         self.output = Linear(own.heads * d_h, d, bias=own.output_bias)
+        self.dropout = spec.dropout.weights
 
     def _heads(self, x: Tensor, heads: int, norm: str) -> Tensor:
         """(B, T, heads·d_h) → (B, heads, T, d_h), with the query or key norm where the model has one."""
@@ -110,6 +111,7 @@ class Attention(nn.Module):
         else:  # a sink takes its share of the softmax and gives no value
             sinks = self.sinks.view(1, h, 1, 1).expand(B, h, T, 1)
             weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+        weights = functional.dropout(weights, self.dropout, self.training)
         out = self.values(weights.reshape(B, h_kv, h // h_kv * T, S), v)
         return out.view(B, h, T, -1).transpose(1, 2).flatten(-2)
 
@@ -149,6 +151,7 @@ class LatentAttention(Attention):
         self.sinks = None
         self.scores, self.values = Product(), Product()
         self.output = Linear(h * latent.value_dim, d, bias=own.output_bias)
+        self.dropout = spec.dropout.weights
         self.absorbed = False
 
     def forward(self, x: Tensor, rotate: Rotate, visible: Visible, cache: Cache | None, index: int) -> Tensor:
@@ -321,7 +324,7 @@ class Block(nn.Module):
 
     def __init__(self, spec: ModelSpec, layer: Layer):
         super().__init__()
-        self.spec = layer
+        self.spec, self.dropout = layer, spec.dropout
         own, d = layer.feedforward, spec.d_model
         self.norm = nn.ModuleList(_norm(spec, d) for _ in range(layer.norms))
         if isinstance(layer.mixer, FixedStateSpec):
@@ -340,6 +343,13 @@ class Block(nn.Module):
         self.feedforward = Feedforward(d, own.kind, own.width, own.bias, own.experts)
 
     def _feed(self, x: Tensor) -> Tensor:
+        return functional.dropout(self._fed(x), self.dropout.feedforward, self.training)
+
+    def _mix(self, x: Tensor, *context: Any) -> Tensor:
+        mix = self.state if isinstance(self.spec.mixer, FixedStateSpec) else self.attention
+        return functional.dropout(mix(x, *context), self.dropout.attention, self.training)
+
+    def _fed(self, x: Tensor) -> Tensor:
         own: FeedforwardSpec = self.spec.feedforward
         if not own.experts:
             return self.feedforward(x)
@@ -357,7 +367,7 @@ class Block(nn.Module):
         norm = self.norm
         if self.spec.mixer is None:
             return x + self._feed(norm[0](x))
-        mix = self.state if isinstance(self.spec.mixer, FixedStateSpec) else self.attention
+        mix = self._mix
         if self.spec.feedforward.kind == "none":
             return x + mix(norm[0](x), *context)
         if self.spec.parallel:
@@ -413,7 +423,7 @@ class Decoder(nn.Module):
     """The decoder that `spec` describes. Token ids (B, T) in, logits (B, T, V) out; with a cache, T more tokens.
 
     What changes no tensor and no product is left at its plainest form: GELU and SiLU as activations, RoPE over the full
-    head width, no logit caps.
+    head width, no logit caps. A new decoder is in evaluation mode, without dropout.
     """
 
     # ASSUME ALiBi (positions: none) adds no tensor and no product; its bias is left out of this function.
@@ -436,6 +446,7 @@ class Decoder(nn.Module):
         self.head = Linear(d_e, spec.head_width, bias=spec.head_bias) if spec.head_width else nn.Identity()
         if spec.tied_head:
             self.head.weight = self.token_embedding.weight
+        self.eval()
 
     def absorb(self, absorbed: bool) -> None:
         """Choose the form of every latent attention: expansions absorbed, or the latents expanded."""
@@ -464,6 +475,7 @@ class Decoder(nn.Module):
             x = x + self.position_embedding(positions + spec.position_rows - spec.context)
         if spec.embedding_norm:
             x = self.embedding_norm(x)
+        x = functional.dropout(x, spec.dropout.embedding, self.training)
         rotate, visible = self._rotate(positions, x.dtype), _visibility(ids.device, start)
         for index, layer in enumerate(self.layers):
             x = layer(x, rotate, visible, cache, index)

@@ -187,7 +187,7 @@ def _activations(
     def ways(implementation: str, described: ModelSpec, dtype: str) -> activations.Ways:
         if implementation == "ours":
             return activations.ours(described, dtype)
-        return activations.transformers(public_config(described, hf_config or {}), dtype)
+        return activations.transformers(public_config(described, hf_config or {}), dtype, described.dropout)
 
     for dtype in settings["dtypes"]:
         for implementation in ("ours", "transformers") if known else ("ours",):

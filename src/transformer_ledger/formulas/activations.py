@@ -189,6 +189,18 @@ def attention_weights_wide(B: Any, T: Any, h: Any, b: Any) -> Any:
 
 
 @formula
+def dropped_weights(B: Any, T: Any, h: Any, b: Any) -> Any:
+    """Mask of a dropout of the attention weights, or the weights behind it.  [byte]"""
+    return B * h * T**2 * b
+
+
+@formula
+def dropout_mask(B: Any, T: Any, d: Any, b: Any) -> Any:
+    """Mask of a dropout of a tensor as wide as the model, divided by the share kept, as torch keeps it on a CPU.  [byte]"""
+    return B * T * d * b
+
+
+@formula
 def capped_scores(B: Any, T: Any, h: Any, b: Any) -> Any:
     """Hyperbolic tangent of the scores, before the softmax (Gemma 2).  [byte]"""
     return B * h * T**2 * b

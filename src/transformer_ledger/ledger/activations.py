@@ -25,10 +25,8 @@ from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger import public_activations
 from transformer_ledger.ledger.counted import MODULE, NOTHING, TRANSFORMERS, Rows, counts
 from transformer_ledger.ledger.storage import bytes_per_number, whole
-from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
-from transformer_ledger.shrunken import COPY, fuses, shrunken
-
-METHODS = ("eager", "fused")
+from transformer_ledger.model import NO_DROPOUT, Attention, Dropout, Feedforward, Layer, ModelSpec
+from transformer_ledger.shrunken import COPY, shrunken, way, ways
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class Run:
     fused: bool
     checkpointed: bool
     public: Mapping[str, Any] | None = None  # what `shrunken.public` knows of transformers' model; None: our decoder
+    dropout: Dropout = NO_DROPOUT  # the rates that are on
 
     def saved(self, formula: Callable[..., int], copies: int = 1, **arguments: int) -> Saved:
         """A tensor of a formula that takes some of B, T and b besides its own arguments."""
@@ -77,6 +76,8 @@ def _pairs(a: Attention, run: Run) -> Iterator[Saved]:
     if not run.fused:
         softmax = formulas.attention_weights_with_sinks if a.sinks else formulas.attention_weights
         yield run.saved(softmax, h=a.heads)
+        if run.dropout.weights:  # the mask, and what the values are multiplied with in place of the softmax
+            yield run.saved(formulas.dropped_weights, 2, h=a.heads)
         return
     yield run.saved(formulas.log_sum_exp, h=a.heads)
     if a.window is not None:
@@ -126,18 +127,24 @@ def _feedforward(d: int, ff: Feedforward, run: Run) -> Iterator[Saved]:
             yield run.saved(formulas.model_wide, d=d)
 
 
+def masks(spec: ModelSpec, *rates: float, run: Run) -> Saved:
+    """What the dropouts of tensors as wide as the model save, one a rate that is on."""
+    return run.saved(formulas.dropout_mask, sum(rate > 0 for rate in rates), d=spec.d_model)
+
+
 def layer_saved(spec: ModelSpec, layer: Layer, run: Run) -> list[Saved]:
     """What one layer saves of its own."""
     if run.checkpointed:
         return [run.saved(formulas.model_wide, d=spec.d_model)]
+    dropped = masks(spec, run.dropout.attention, run.dropout.feedforward, run=run)
     if run.public:
-        return list(public_activations.layer_saved(spec, layer, run))
+        return [*public_activations.layer_saved(spec, layer, run), dropped]
     shared_input = layer.parallel and layer.norms > 1
     found = list(_norm(spec, run, layer.norms - shared_input, layer.norms))
     # What attention and feed-forward read: one tensor where they stand side by side behind one norm.
     reads = 1 if layer.parallel and layer.norms == 1 else 2
     found.append(run.saved(formulas.model_wide, reads, d=spec.d_model))
-    return [*found, *_attention(layer.attention, run), *_feedforward(spec.d_model, layer.feedforward, run)]
+    return [*found, *_attention(layer.attention, run), *_feedforward(spec.d_model, layer.feedforward, run), dropped]
 
 
 def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
@@ -145,8 +152,9 @@ def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
 
     Masks and angles that checkpointed layers share live on with the layers' inputs; autograd does not save them.
     """
+    dropped = masks(spec, run.dropout.embedding, run=run)
     if run.public:
-        return list(public_activations.outside_saved(spec, run))
+        return [*public_activations.outside_saved(spec, run), dropped]
     d, d_e = spec.d_model, spec.embedding_width or spec.d_model
     found = [run.saved(formulas.token_ids)]
     if d_e != d:
@@ -164,7 +172,7 @@ def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
             found.append(run.saved(formulas.mask, exceeds(run.T, 1) * len(windows)))
     if spec.final_norm:
         found += _norm(spec, run)
-    return [*found, run.saved(formulas.model_wide, d=d)]
+    return [*found, run.saved(formulas.model_wide, d=d), dropped]
 
 
 def logits_saved(spec: ModelSpec, run: Run) -> list[Saved]:
@@ -206,10 +214,10 @@ def _runs(
     for implementation, facts in (("ours", None), ("transformers", public)):
         if implementation == "transformers" and not facts:
             continue
-        for method in METHODS if facts is None or fuses(facts) else METHODS[:1]:
-            for checkpointed in (False, True):
-                name = f"{method}-checkpointed" if checkpointed else method
-                yield implementation, name, Run(B, T, b, method == "fused", checkpointed, facts)
+        for method, checkpointed, dropping in ways(facts, spec.dropout):
+            on = spec.dropout if dropping else NO_DROPOUT
+            run = Run(B, T, b, method == "fused", checkpointed, facts, on)
+            yield implementation, way(method, checkpointed, dropping), run
 
 
 def compute(
@@ -251,6 +259,7 @@ def compute(
                                 "dtype": dtype,
                                 "method": "fused" if run.fused else "eager",
                                 "checkpointed": run.checkpointed,
+                                "dropout": run.dropout.any,
                                 "scope": scope,
                                 "kind": kind,
                                 "layers": layers,

@@ -187,6 +187,9 @@ def _attention(a: Attention, family: Family, run: Run) -> Iterator[Saved]:
             yield run.saved(formulas.queries, **sizes)
     else:
         yield run.saved(family.softmax, **sizes)
+        if run.dropout.weights:  # of two copies of the softmax, the one in the model's type is not kept
+            copies = 1 if family.softmax is formulas.attention_weights_wide else 2
+            yield run.saved(formulas.dropped_weights, copies, **sizes)
         yield from (run.saved(formula, copies, **sizes) for formula, copies in family.scores)
     if a.latent:
         yield run.saved(formulas.expanded_values, h=a.heads, d_v=a.latent.value_dim)

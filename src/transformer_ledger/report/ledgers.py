@@ -309,9 +309,10 @@ def _training(given: Inputs) -> Section:
 
 
 def activations_summary(rows: Rows) -> list[dict[str, Any]]:
-    """One row a model at its longest workload: totals by method and checkpointing, and what was measured of its copy."""
+    """A row a model at its longest workload, with and without its dropout: totals by method and checkpointing, and what
+    was measured."""
     out = []
-    for own in by(rows, "model").values():
+    for (_, dropout), own in by(rows, "model", "dropout").items():
         loads = [row for row in own if row["workload"] != COPY and row["implementation"] == "ours"]
         if not loads:
             continue
@@ -325,6 +326,7 @@ def activations_summary(rows: Rows) -> list[dict[str, Any]]:
                     for row in at
                     if row["scope"] == "total"
                 },
+                "dropout": layout.told(f"sections/activations/dropout-{'on' if dropout else 'off'}"),
                 "logits": next((row["bytes"] for row in at if row["scope"] == "logits"), None),
                 "differ": _differ(own),
             }
@@ -335,7 +337,14 @@ def activations_summary(rows: Rows) -> list[dict[str, Any]]:
 def _activations(given: Inputs) -> Section:
     rows, mixed = activations_summary(given.rows("activations")), given.mixed()
     sizes = ("eager", "eager, checkpointed", "fused", "fused, checkpointed", "logits")
-    columns = {"model": TEXT, **dict.fromkeys(sizes, SIZE), "batch": COUNT, "context": COUNT, "differ": DIFFER}
+    columns = {
+        "model": TEXT,
+        "dropout": TEXT,
+        **dict.fromkeys(sizes, SIZE),
+        "batch": COUNT,
+        "context": COUNT,
+        "differ": DIFFER,
+    }
     return layout.section(
         "activations",
         layout.text("activations"),
