@@ -136,17 +136,21 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").replace("`", "'").split())
 
 
-def survivors(outcomes: dict[str, tuple[str, str]]) -> list[str]:
+def survivors(outcomes: dict[str, tuple[str, str]]) -> dict[str, str]:
     """Faults that should have been noticed and were not, equivalent ones that were, and those not tried."""
     found = {mutant.name: (outcomes.get(mutant.name, ("not tried", []))[0], mutant.equivalent) for mutant in mutants()}
     return [f"{name}: {got}" for name, (got, same) in found.items() if got != ("survived" if same else "noticed")]
 
 
-def record(tried_now: dict[str, tuple[str, str]]) -> list[str]:
+def recorded() -> dict[str, tuple[str, str]]:
+    """The outcomes of all faults that were tried before."""
+    return json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
+
+
+def record(tried_now: dict[str, tuple[str, str]]) -> dict[str, str]:
     """Put what was tried into the record, write docs/mutants.md from it, and return the survivors."""
-    known = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
     names = {mutant.name for mutant in mutants()}
-    outcomes = {name: outcome for name, outcome in {**known, **tried_now}.items() if name in names}
+    outcomes = {name: outcome for name, outcome in {**recorded(), **tried_now}.items() if name in names}
     OUTCOMES.write_text(json.dumps(outcomes, indent=0, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     TABLE.write_text(table(outcomes), encoding="utf-8")
     return survivors(outcomes)
@@ -156,10 +160,13 @@ def main() -> int:
     """Run all faults, or those named, two at a time; put the outcomes into the record and write docs/mutants.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="faults, or beginnings of their names (default: all)")
+    parser.add_argument("--missing", action="store_true", help="only those that the record does not have as noticed")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--baseline", type=Path, default=ROOT, help="folder whose results/ were made by this code")
     options = parser.parse_args()
     wanted = [m for m in mutants() if not options.names or m.name.startswith(tuple(options.names))]
+    if options.missing:
+        wanted = [mutant for mutant in wanted if mutant.name in survivors(recorded())]
     if not (options.baseline / "results/summary.txt").exists():
         parser.error(f"{options.baseline} holds no finished run: run snakemake --cores 8 first")
     if before := noticed(options.baseline):
@@ -191,7 +198,8 @@ def main() -> int:
     with ThreadPoolExecutor(options.workers) as pool:
         outcomes = {mutant.name: (outcome, in_short(said)) for mutant, outcome, said in pool.map(run, wanted)}
     shutil.rmtree(scratch)
-    print("\n".join(bad := record(outcomes)) or "no survivor")
+    bad = record(outcomes)
+    print(*(f"{name}: {outcome}" for name, outcome in bad.items()), sep="\n", end="\n" if bad else "no survivor\n")
     return bool(bad)
 
 
