@@ -137,9 +137,9 @@ def _cell(text: str) -> str:
 
 
 def survivors(outcomes: dict[str, tuple[str, str]]) -> dict[str, str]:
-    """Faults that should have been noticed and were not, equivalent ones that were, and those not tried."""
-    found = {mutant.name: (outcomes.get(mutant.name, ("not tried", []))[0], mutant.equivalent) for mutant in mutants()}
-    return [f"{name}: {got}" for name, (got, same) in found.items() if got != ("survived" if same else "noticed")]
+    """What came of each fault that should have been noticed and was not, of equivalent ones that were; or `not tried`."""
+    found = {mutant.name: (outcomes.get(mutant.name, ("not tried", ""))[0], mutant.equivalent) for mutant in mutants()}
+    return {name: got for name, (got, same) in found.items() if got != ("survived" if same else "noticed")}
 
 
 def recorded() -> dict[str, tuple[str, str]]:
