@@ -297,6 +297,56 @@ def test_every_figure_that_is_counted_says_so(tmp_path, capsys):
     jsonschema.validate(json.loads(capsys.readouterr().out), json.loads(size.SCHEMA.read_text()))
 
 
+# Families without a closed form, in few layers and with sizes of their own: each is counted, or refused for a reason.
+NEMOTRON = {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*", "hidden_size": 64, "vocab_size": 100}
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """What each process that runs a model would import anew."""
+    pytest.importorskip("torch._dynamo")
+    pytest.importorskip("transformer_ledger.executed.transformers_model")
+
+
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize(
+    ("config", "outcome"),
+    [
+        (lambda: raw("deepseek-v3.2", num_hidden_layers=4), "counted"),
+        (lambda: raw("glm-5.1", num_hidden_layers=4), "counted"),
+        (lambda: raw("gemma-4-26b-a4b", num_hidden_layers=6, layer_types=None), "counted"),
+        (lambda: NEMOTRON | {"moe_latent_size": 16}, "counted"),
+        (lambda: {"model_type": "kimi_linear", "num_hidden_layers": 8}, "counted"),
+        (lambda: {"model_type": "kimi_linear", "num_hidden_layers": 2}, "does not run on shapes alone"),
+        (lambda: {"model_type": "gemma3n", "text_config": {"num_hidden_layers": 4}}, "transformers does not build it"),
+    ],
+)
+def test_what_has_no_closed_form_is_counted_or_refused_with_the_reason(config, outcome, tmp_path, capsys):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config()))
+    code = size.main([str(path), "--context", "8"])
+    out, err = capsys.readouterr()
+    if outcome == "counted":
+        assert code == 0, err
+        assert "parameters.total" in out
+        assert all(line.endswith("(counted, no closed form)") for line in out.splitlines() if line.startswith("par"))
+    else:
+        assert code == 1
+        assert "unknown model_type" in err
+        assert outcome in err
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_model_without_keys_is_sized_and_not_run(tmp_path, capsys):
+    path = tmp_path / "config.json"
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "mamba_n_heads": 4, "vocab_size": 50}
+    path.write_text(json.dumps({"model_type": "granitemoehybrid", **small}))
+    assert size.main([str(path), "--context", "8"]) == 0
+    capsys.readouterr()
+    assert size.main([str(path), "--context", "8", "--execute"]) == 1
+    assert "no layer attends, and without keys transformers’ cache does not run" in capsys.readouterr().err
+
+
 def test_several_files_make_a_table_or_a_list(capsys, tmp_path):
     paths = [str(CONFIGS[name]) for name in ("phi-2", "gpt-j-6b")]
     assert size.main(paths) == 0

@@ -222,6 +222,8 @@ class Runner:
 
     def __init__(self, model: Any, spec: ModelSpec):
         self.model, self.spec = model, spec
+        if not spec.attentions():  # transformers takes the length of a cache from the keys that it holds
+            raise CountError(f"{spec.name}: no layer attends, and without keys transformers’ cache does not run")
         found = [
             (name, module)
             for name, module in model.named_modules()
