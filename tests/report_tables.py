@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from transformer_ledger.ledger import (
     conventions,
     fit,
     kv_cache,
+    layout,
     matmul,
     parameters,
     training_compute,
@@ -95,6 +97,18 @@ RECIPES = {
 }
 WORKLOADS = {"b1-t128": {"batch": 1, "context": 128}, "b1-t4096": {"batch": 1, "context": 4096}}
 CACHE_DTYPES = ["bf16", "int4-g64"]
+LAYOUTS = {
+    "tensor-8": {
+        "models": ["llama-3-8b", "teaching"],
+        "recipe": "zero-3",
+        "workload": "b1-t128",
+        "cache_dtype": "bf16",
+        "state": RECIPES["zero-3"],
+        "batch": 8,
+        "context": 128,
+        "layout": dataclasses.asdict(layout.Layout(tensor=8, sequence_parallel=True)),
+    }
+}
 DEVICES = {
     name: {"memory_bytes": size, "reserve": 0.1}
     for name, size in (("large-192gb", 192 * 10**9), ("small-24gb", 24 * 10**9))
@@ -362,6 +376,7 @@ def tables() -> dict[str, Any]:
             {"batch": 2, "tokens": 8, "dtypes": ["bf16"], "largest": LARGEST},
             {},
         ),
+        "layout": [_row("ledger/layout", **row) for row in layout.compute(described, LAYOUTS)],
         "fit": [
             _row("ledger/fit", **row)
             for row in fit.compute(

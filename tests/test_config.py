@@ -204,7 +204,7 @@ def test_minimal_config_loads_and_stands_on_its_own(load):
     # Without the entries that it sets to null, nothing in it names a model that is not there.
     merged = copy.deepcopy(yaml.safe_load((ROOT / "config.yaml").read_text()))
     update_config(merged, yaml.safe_load(overlay))
-    for section in ("models", "workloads", "training_runs", "recipes"):
+    for section in ("models", "workloads", "training_runs", "recipes", "layouts"):
         merged[section] = {name: entry for name, entry in merged[section].items() if entry is not None}
     Path("merged.yaml").write_text(yaml.safe_dump(merged))
     assert config.load(merged, ["merged.yaml"]) == loaded

@@ -1,6 +1,7 @@
 """What the fullest of several devices holds, against tensors that torch really cuts (DTensor, a process group without
 processes) and against caches of their heads; degrees that do not fit are refused."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from transformer_ledger.ledger import kv_cache, layout
 from transformer_ledger.ledger import parameters as ledger
 from transformer_ledger.ledger.layout import Layout
 
-torch = pytest.importorskip("torch")
 NEWER = Path(__file__).parents[1] / "resources/models/newer"
 
 
@@ -20,68 +20,76 @@ def read(name):
     return huggingface.read(name, json.loads((NEWER / f"{name}.json").read_text()))[0]
 
 
-@pytest.fixture
-def devices():
-    """A mesh of n devices of which this process is the first; no process is started."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    def mesh(n):
-        torch.distributed.init_process_group("fake", rank=0, world_size=n, store=FakeStore())
-        return torch.distributed.init_device_mesh("cpu", (n,))
-
-    yield mesh
-    torch.distributed.destroy_process_group()
-
-
-def cut(spec, mesh, expert):
-    """Numbers of our decoder on the first device, each map cut by torch."""
-    from torch.distributed.tensor import Shard, distribute_tensor
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
-    from transformer_ledger.executed.decoder import Decoder, Experts
-
-    t = mesh.size()
-    with torch.device("meta"):
-        model = Decoder(spec)
-    plan = {"token_embedding": RowwiseParallel()} | ({} if spec.tied_head else {"head": ColwiseParallel()})
-    for path, module in model.named_modules():
-        if isinstance(module, Experts):
-            side = 0 if expert else 2 if path.endswith("down") else 1
-            module.weight = torch.nn.Parameter(distribute_tensor(module.weight, mesh, [Shard(side)]))
-            if module.bias is not None and (expert or side == 1):
-                module.bias = torch.nn.Parameter(distribute_tensor(module.bias, mesh, [Shard(0 if expert else 1)]))
-        elif path.endswith((".query", ".up", ".gate")):
-            plan[path] = ColwiseParallel()
-        elif path.endswith((".key", ".value")):
-            latent = type(module).__name__ == "Absorbable"
-            own = spec.layers[0][1].attention
-            if latent or own.kv_heads >= t:
-                plan[path] = ColwiseParallel()
-            else:  # a device has a copy of one head
-                module.weight = torch.nn.Parameter(module.weight[: own.head_dim])
-                if module.bias is not None:
-                    module.bias = torch.nn.Parameter(module.bias[: own.head_dim])
-        elif path.endswith((".output", ".down")):
-            plan[path] = RowwiseParallel()
-    parallelize_module(model, mesh, plan)
-    if spec.tied_head:
-        model.head.weight = model.token_embedding.weight
-    local = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
-    sinks = sum(a.sinks.numel() for a in model.modules() if getattr(a, "sinks", None) is not None)
-    return sum(p.numel() for p in local) - sinks * (t - 1) // t
+TRAINED = {"sequence_parallel": True, "zero_stage": 1}
+SPREAD = [
+    ("llama", {"tensor": 2, "checkpointing": "selective", "attention": "eager", **TRAINED}),
+    ("llama", {"tensor": 4, "context": 2, "data": 3, "zero_stage": 2}),  # two key/value heads
+    ("llama", {"tensor": 2, "checkpointing": "full", "pipeline": 2, "microbatches": 4, **TRAINED}),
+    ("gpt2", {"tensor": 4, "pipeline": 2, "microbatches": 1, "attention": "eager", **TRAINED}),
+    ("gemma2", {"tensor": 2, "checkpointing": "selective"}),
+    ("mixtral", {"tensor": 2}),
+    ("mixtral", {"data": 4, "expert": 2, "zero_stage": 3}),
+    ("qwen2_moe", {"tensor": 2, "expert": 4, "data": 2, **TRAINED}),
+    ("glm4_moe", {"tensor": 4, "zero_stage": 0}),
+    ("deepseek_v3", {"tensor": 4, "expert": 4, "pipeline": 2, "microbatches": 2, **TRAINED}),
+    ("deepseek_v3", {"tensor": 2, "expert": 2, "checkpointing": "selective", **TRAINED}),
+    ("gpt_oss", {"tensor": 2, "expert": 2, **TRAINED}),
+]
 
 
-@pytest.mark.parametrize("degree", [2, 4])
-@pytest.mark.parametrize(
-    "name", ["llama", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3", "gpt_oss", "gpt2", "gemma2"]
-)
-def test_numbers_on_a_device_are_those_of_tensors_that_torch_cuts(devices, name, degree):
-    spec, mesh = FAMILIES[name].read(name), devices(degree)
-    experts = any(layer.feedforward.experts for _, layer in spec.layers)
-    for expert in (False, True) if experts else (False,):
-        own = Layout(tensor=degree, expert=degree if expert else 1)
-        assert layout.parameters(spec, own) == cut(spec, mesh, expert)
+def rows(spec, given, recipe=ADAMW, batch=12, context=16):
+    """The ledger's rows of one layout, against what torch cut and ran."""
+    from transformer_ledger.executed import devices, run
+
+    own = Layout(**given)
+    settled = {
+        "layout": dataclasses.asdict(own),
+        "state": recipe,
+        "batch": batch,
+        "context": context,
+        "cache_dtype": "bf16",
+    }
+    named = {"recipe": "adamw", "workload": "small", "models": [spec.name]}
+    layouts = {"own": {**settled, **named, "trained": not layout.untrained(spec, own, recipe["weights"])}}
+    counted = devices.rows(run._rows(spec.name, "ours"), spec, layouts)
+    return layout.compute({spec.name: spec.to_json()}, layouts, {spec.name: counted})
+
+
+@pytest.mark.parametrize(("name", "given"), SPREAD)
+def test_every_item_is_that_of_tensors_that_torch_cuts_and_of_a_module_that_runs(name, given):
+    pytest.importorskip("torch")
+    spec = FAMILIES[name].read(name)
+    found = rows(spec, given, ADAMW | {"weights": "bf16"})
+    assert [row["item"] for row in found if row["difference"] != 0] == []
+    items = [row["item"] for row in found]
+    assert items.count("all") == 2
+    assert "cache" in items
+    assert "activations" in items
     assert layout.parameters(spec, Layout()) == ledger.totals(spec)[0]
+
+
+def korthikanti(s, b, a, h, t, sequence, selective):
+    """Bytes of a GPT layer, arXiv:2205.05198, table 2, but for the two kinds of dropout: their masks (2sbh between the maps,
+    as²b of the weights) and the dropped weights (2as²b)."""
+    between = (10 - 2) * s * b * h
+    return between // (t if sequence else 1) + 24 * s * b * h // t + (0 if selective else (5 - 3) * a * s * s * b // t)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("selective", [False, True])
+@pytest.mark.parametrize("t", [1, 8])
+def test_a_gpt_layer_is_that_of_the_published_table(t, sequence, selective):
+    s, b, a, h = 2048, 1, 96, 12288  # GPT-3
+    config = {"model_type": "gpt2", "n_embd": h, "n_head": a, "n_layer": 2, "n_positions": s}
+    spec = huggingface.read("gpt-3", config)[0]
+    checkpointing = "selective" if selective else "none"
+    own = Layout(tensor=t, sequence_parallel=sequence, checkpointing=checkpointing, attention="eager")
+    one, two = (
+        sum(layout.saved(dataclasses.replace(spec, layers=((depth, spec.layers[0][1]),)), own, b, s, "bf16"))
+        for depth in (1, 2)
+    )
+    statistics = 8 * s * b // (t if sequence else 1)  # mean and deviation of two norms, which the table leaves out
+    assert two - one == korthikanti(s, b, a, h, t, sequence, selective) + statistics
 
 
 def test_stages_hold_all_layers_once_and_the_fullest_counts():
@@ -96,19 +104,18 @@ def test_stages_hold_all_layers_once_and_the_fullest_counts():
 
 def test_cache_and_state_on_a_device():
     spec = read("qwen3-32b-fp8")
-    found = layout.compute(spec, Layout(tensor=4), 3, 4096, "bf16", "bf16", {})
+    found = layout.sizes(spec, Layout(tensor=4), 3, 4096, "bf16", "bf16", {})
     assert found["cache_bytes_per_token"] == 65_536
     assert found["cache_bytes"] == 3 * 4096 * 65_536
-    wide = layout.compute(spec, Layout(tensor=16), 1, 4096, "bf16", "bf16", {})
+    wide = layout.sizes(spec, Layout(tensor=16), 1, 4096, "bf16", "bf16", {})
     assert wide["cache_bytes_per_token"] == 32_768  # eight heads: each is there twice
     latent = read("kimi-k2-instruct")
     whole = kv_cache.cache_bytes(latent, 1, 4096, "bf16", "needed")
-    assert layout.cache_bytes(latent, Layout(tensor=8), 1, 4096, "bf16") == whole
-    assert layout.cache_bytes(spec, Layout(data=4), 6, 4096, "bf16") == kv_cache.cache_bytes(
-        spec, 2, 4096, "bf16", "needed"
-    )
+    assert layout.cache_bytes(latent, Layout(tensor=8), 1, 4096, "bf16") == [whole]
+    two = kv_cache.cache_bytes(spec, 2, 4096, "bf16", "needed")
+    assert layout.cache_bytes(spec, Layout(data=4), 6, 4096, "bf16") == [two]
     recipes = {"zero": ADAMW | {"zero_stage": 3}, "plain": ADAMW}
-    state = layout.compute(spec, Layout(tensor=4, data=8), 8, 8, "bf16", "bf16", recipes)["training_state_bytes"]
+    state = layout.sizes(spec, Layout(tensor=4, data=8), 8, 8, "bf16", "bf16", recipes)["training_state_bytes"]
     local = layout.parameters(spec, Layout(tensor=4))
     counters = 4 * ledger.tensor_count(spec)
     assert state == {"zero": 4 * (4 * -(-local // 8)) + counters, "plain": 16 * local + counters}
@@ -120,8 +127,11 @@ def test_cache_and_state_on_a_device():
         ("tensor=3", "tensor 3 does not divide the attention heads 64"),
         ("tensor=12", "tensor 12 does not divide the attention heads 64"),
         ("pipeline=65", "pipeline 65 is more than the 64 layers"),
-        ("expert=2", "expert 2 is more than the data × tensor devices of a stage"),
-        ("tensor=0", "is no layout; wanted is data=N,tensor=N,pipeline=N,expert=N"),
+        ("expert=2", "expert 2 does not divide the 1 devices of a stage, data × tensor × context"),
+        ("context=2,attention=eager", "context 2 reads attention block by block; allowed: attention fused"),
+        ("context=3", "context 3 does not divide the 4096 positions that it cuts"),
+        ("zero_stage=4", "is no layout"),
+        ("tensor=0", "is no layout; wanted is data=N,tensor=N,pipeline=N,expert=N,context=N"),
         ("tensor=2,tensor=2", "is no layout"),
         ("gpu=2", "is no layout"),
     ],

@@ -22,7 +22,7 @@ SMALL = {
     "feedforward": "gelu",
 }
 LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement", "fit", "conventions"]
-LEDGERS += ["training_compute"]  # all of them read the executions
+LEDGERS += ["layout", "training_compute"]  # all of them read the executions
 MADE = ["families", "published"]  # ledgers of models that are no setting
 SWEEP = {"sweep/decoders/0000", "answers/decoders"}
 TAIL = {"provenance", "summary", "ro-crate-metadata"}
@@ -266,6 +266,7 @@ EDITS = {
     ),
     "a study that nothing reads": (put("study", "attention", "seed", value=1), {"study/attention"} | PAGE),
     "a device": (put("devices", "h100-80gb", "reserve", value=0.2), ledgers("fit") | PAGE),
+    "a layout": (put("layouts", "four", "tensor", value=4), model("gpt2", "parameter_rule") | CLAIMS),
     "a sweep's sizes": (put("sweeps", "decoders", "batch", value=[1, 3]), SWEEP | PAGE),
     "what a sweep is asked": (
         put("sweeps", "decoders", "map", "value", value="cache_bytes"),

@@ -36,6 +36,7 @@ LEDGERS = {
         ("model", "device", "question", "dtype", "cache_dtype", "policy", "workload", "recipe"),
         ("answer", "bytes"),
     ),
+    "ledger/layout": (("model", "layout", "phase", "item"), ("bytes",)),
     "ledger/conventions": (("model", "quantity", "workload", "convention"), ("value",)),
 }
 BOUNDS = {

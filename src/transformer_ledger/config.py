@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from transformer_ledger import huggingface, limits, signature
+from transformer_ledger.ledger.layout import Layout, held
 from transformer_ledger.ledger.parameters import totals
 from transformer_ledger.model import ModelError, ModelSpec, from_architecture
 
@@ -586,7 +587,7 @@ def _follow(value: Any, part: Schema, key: Key, names: Mapping[str, _Names], pro
 
 def _references(config: dict[str, Any], removed: Mapping[str, set[str]], problems: _Problems) -> None:
     """Follow the names of models and runs; what cannot do without one that is set to null is left out with it."""
-    names = {name: _Names(config[name], removed[name]) for name in ("models", "training_runs", "recipes")}
+    names = {name: _Names(config[name], removed[name]) for name in ("models", "workloads", "training_runs", "recipes")}
     for section in [name for name in schema()["properties"] if name != "models"]:
         before = config[section]
         config[section] = _follow(before, _child(schema(), section), (section,), names, problems)
@@ -749,6 +750,28 @@ def _contexts(config: Mapping[str, Any], problems: _Problems) -> None:
             problems.add(key, f"{run['context']} is longer than {run['model']}'s context; allowed: at most {most}")
 
 
+def _layouts(config: Mapping[str, Any], problems: _Problems) -> None:
+    """Each model of a layout must have enough to spread, and a context as long as the workload."""
+    for name, given in config["layouts"].items():
+        key: Key = ("layouts", name)
+        if problems.concerns(key) or problems.concerns(("workloads", given["workload"])):
+            continue
+        load, recipe = config["workloads"][given["workload"]], config["recipes"][given["recipe"]]
+        degrees = {field.name: given[field.name] for field in fields(Layout)}
+        for number, model in enumerate(given["models"]):
+            if problems.concerns(("models", model)) or problems.concerns(("recipes", given["recipe"])):
+                continue
+            spec = ModelSpec.from_json(config["models"][model]["spec"])
+            if load["context"] > spec.context:
+                problems.add((*key, "workload"), f"{load['context']} positions are more than {model}'s {spec.context}")
+                continue
+            try:
+                for _ in held(spec, Layout(**degrees), load["batch"], load["context"], recipe, given["cache_dtype"]):
+                    pass
+            except ModelError as error:
+                problems.add((*key, "models", number), f"{model}: {error}")
+
+
 STUDIED = "plain pre-norm layers, all positions seen, even head width"
 
 
@@ -902,6 +925,7 @@ def load(
         if normal["own"] is not None and not problems.concerns(("own",)):
             normal["own"] = _own(normal["own"], problems)
         _contexts(normal, problems)
+        _layouts(normal, problems)
         _completed(normal, problems)
         _studies(normal, problems)
         _sweeps(normal, problems)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_ledger import fingerprint, seals
+from transformer_ledger.ledger.layout import Layout, untrained
 from transformer_ledger.model import ModelSpec
 from transformer_ledger.report.parts import shown
 from transformer_ledger.shrunken import public
@@ -77,6 +78,33 @@ def _execution(config: Config, job: str) -> dict[str, Any]:
         "recipes": config["recipes"],
         "cache_dtypes": config["cache_dtypes"],
         "activations": config["activations"],
+        "layouts": _layouts(config, job.split("/")[1]),
+    }
+
+
+def _layouts(config: Config, model: str = "") -> dict[str, Any]:
+    """The layouts, or those of one model and whether it is trained so, with the recipe and workload that each names."""
+    made = {}
+    for name, given in config["layouts"].items():
+        if model not in ("", *given["models"]):
+            continue
+        named = ("models", "recipe", "workload", "cache_dtype")
+        one = {key: given[key] for key in named if not model or key != "models"}
+        one |= {"state": config["recipes"][given["recipe"]], **config["workloads"][given["workload"]]}
+        one["layout"] = {key: value for key, value in given.items() if key not in named}
+        if model:
+            spec = ModelSpec.from_json(config["models"][model]["spec"])
+            one["trained"] = not untrained(spec, Layout(**one["layout"]), one["state"]["weights"])
+        made[name] = one
+    return made
+
+
+def _layout(config: Config, job: str) -> dict[str, Any]:
+    """Every layout, and the models that are spread so."""
+    layouts = _layouts(config)
+    return {
+        "layouts": layouts,
+        "models": _specs(config, sorted({m for one in layouts.values() for m in one["models"]})),
     }
 
 
@@ -207,6 +235,7 @@ JOBS = {
     "ledger/activations": Job(_activations, _RUN),
     "ledger/training_compute": Job(_training_compute, _RUN),
     "ledger/fit": Job(_models("devices", "weight_dtypes", "workloads", "cache_dtypes", "recipes"), _RUN),
+    "ledger/layout": Job(_layout, _RUN),
     "ledger/conventions": Job(_models("workloads"), _RUN),
     "ledger/families": Job(_keys("activations"), ("families",)),
     "ledger/published": Job(_keys()),

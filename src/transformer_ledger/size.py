@@ -418,9 +418,12 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     found = sizes(spec, notes, batch, context, options.dtype or ("fp32" if own else None), cache, None if own else raw)
     if options.layout:
         weights = options.dtype or UNIFORM[0]
-        spread = layout.compute(spec, options.layout, batch, context, weights, cache, recipes())
+        spread = layout.sizes(spec, options.layout, batch, context, weights, cache, recipes())
         found["fullest_device"] = spread
-        notes.append(f"layout: weights of the fullest device in {weights}, activations and work space not in it")
+        missing = layout.untrained(spec, options.layout, layout.COMPUTED[0])
+        notes.append(
+            f"layout: weights of the fullest device in {weights}; {missing or 'activations in bf16, no work space'}"
+        )
     if paths:
         stored_bytes = found["weights"]["uniform"]["fp32"] if own else found["weights"]["stored"]["all"]
         kind = "" if own else huggingface.text_part(raw, [])["model_type"]
@@ -431,6 +434,27 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
             notes.append(f"executed: caches in {ran}; none is executed in {cache}")
         found["executed"] = _ran(executed, spec, raw if not own else None, batch, context, ran)
     return found
+
+
+def of(path: str | Path, **options: Any) -> dict[str, Any]:
+    """Everything about a config.json or the folder of a checkpoint, as `size --json` prints it.
+
+    `options` are those of the command: batch, context, dtype, cache_dtype, layout, execute. Raises ModelError (a ValueError),
+    another ValueError or OSError where the file or an option is wrong.
+    """
+    words = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] * bool(value) if isinstance(value, bool) else [flag, str(value)]
+    parser = _parser()
+    parser.exit_on_error = False
+    try:
+        parsed, unknown = parser.parse_known_args([str(path), *words])
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from None
+    if unknown:
+        raise ValueError(f"{' '.join(unknown)}: no option of size")
+    return one(Path(path), parsed)
 
 
 def _ran(function: Callable[..., Any], *arguments: Any, reason: str = "") -> Any:

@@ -150,11 +150,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "execution": _columns(f"""
         {_MODEL}
         implementation | string | | ours (our torch module) or transformers
-        quantity | string | | parameters, active_parameters, flops, cache_bytes, state_bytes or activation_bytes
-        workload | string | | workload, empty where it plays no part; small copy, for activations
-        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state; method of activations
-        component | string | | component of the ledger, or total; for activations layer 0, layer 1… (a kind), outside, logits or total
-        part | string | | further split: weight or bias, item and dtype of the state, dtype of activations
+        quantity | string | | parameters, active_parameters, flops, cache_bytes, state_bytes, activation_bytes or device_bytes (on one of several)
+        workload | string | | workload, empty where it plays no part; small copy, for activations; layout, for a device
+        phase | string | | prefill, decode or train; dtype of a cache; recipe of a state; method of activations; training or inference, of a device
+        component | string | | component of the ledger, or total; for activations layer 0, layer 1… (a kind), outside, logits or total; of a device the item, or all
+        part | string | | further split: weight or bias, item and dtype of the state, dtype of activations, stage of a device
         value | decimal128(38,0) | see quantity | what was counted
     """),
     "families": _columns(f"""
@@ -296,6 +296,33 @@ TABLES: dict[str, tuple[Column, ...]] = {
         difference | int64 | see question | answer minus searched, no answer counted as 0
         bytes_difference | int64 | byte | bytes and bytes_beyond together minus those of the search
         limit_difference | int64 | | 1 if the search found another limit, otherwise 0
+        met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
+    """),
+    "ledger/layout": _columns(f"""
+        {_MODEL}
+        layout | string | | name of the layout in the config
+        devices | int64 | device | data × tensor × pipeline × context
+        data | int64 | device | copies of the model, which divide the sequences
+        tensor | int64 | device | that every map is cut over, by heads or width
+        pipeline | int64 | device | that the layers are divided over
+        expert | int64 | device | that the experts of a layer are divided over, among those of a stage
+        context | int64 | device | that the positions of a sequence are divided over
+        microbatches | int64 | | that the sequences of a copy go through the pipeline in
+        zero_stage | int64 | | what data and context devices divide of the state (ZeRO); null: the recipe's own
+        sequence_parallel | bool | | the tensor devices share the tokens of norms and of the maps' inputs
+        checkpointing | string | | what the backward pass computes again: none, selective (attention's scores and weights), full (each layer but its input)
+        attention | string | | eager (attention's weights are kept) or fused
+        recipe | string | | recipe of the config: what is kept, and the weights' type, of activations and inference too
+        workload | string | | workload of the config; its sequences are divided over data copies and micro-batches
+        batch | int64 | sequence | sequences of the workload
+        length | int64 | token | positions of each
+        phase | string | | training (state and activations) or inference (weights and cache)
+        stage | int64 | | stage of the pipeline whose device holds most, from 0
+        item | string | | item of the recipe, activations (no row where they are not given), weights, cache, or all of a phase
+        dtype | string | | type of the item, null for all
+        bytes | int64 | byte | on one device of that stage
+        executed_bytes | int64 | byte | the same of tensors that torch cut, and of what one device's module saved; of all, those of the fullest stage
+        difference | int64 | byte | bytes minus executed_bytes
         met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),
     "ledger/conventions": _columns(f"""

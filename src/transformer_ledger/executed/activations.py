@@ -56,7 +56,7 @@ class _WithSinks(torch.autograd.Function):
         return *of_qkv, of_sinks.to(sinks.dtype), None, None
 
 
-def _fused(self: Attention, q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible) -> Tensor:
+def fused(self: Attention, q: Tensor, k: Tensor, v: Tensor, scale: float, visible: Visible) -> Tensor:
     """`Attention.attend` by torch's fused kernel: a causal mask is its own, a window is given as a mask.
 
     The kernel takes keys and values of one width: the narrower get zeros, which change no product, as training and
@@ -102,13 +102,13 @@ class _Grouped(torch.autograd.Function):
         return dx, dw, None
 
 
-def _grouped(self: Experts, x: Tensor, chosen: Tensor) -> Tensor:
+def grouped(self: Experts, x: Tensor, chosen: Tensor) -> Tensor:
     """`Experts.forward` by `_Grouped`."""
     out = _Grouped.apply(x, self.weight, chosen)
     return out if self.bias is None else out + self.bias[chosen]
 
 
-def _checkpoint(layers: nn.ModuleList) -> None:
+def save_inputs(layers: nn.ModuleList) -> None:
     """Let each layer save its input and run again, forward, when its gradients are wanted."""
     for layer in layers:
         layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
@@ -132,14 +132,15 @@ class Saved:
         return tensor
 
     @contextmanager
-    def watching(self, layers: nn.ModuleList) -> Iterator[None]:
-        """Count what is saved for as long as the context lasts; what a layer saves is booked on its index."""
+    def watching(self, layers: nn.ModuleList, behind: str = "outside") -> Iterator[None]:
+        """Count what is saved for as long as the context lasts; what a layer saves is booked on its index, what comes
+        `behind` a layer on that name."""
 
         def entered(index: int, *_: Any) -> None:
             self.part = index
 
         def left(*_: Any) -> None:
-            self.part = "outside"
+            self.part = behind
 
         handles = []
         for index, layer in enumerate(layers):
@@ -184,11 +185,11 @@ def decoder(spec: ModelSpec, dtype: str, method: str, checkpointed: bool) -> Dec
         torch.set_default_dtype(torch.float32)
     for module in model.modules():
         if isinstance(module, Experts):
-            module.forward = functools.partial(_grouped, module)  # type: ignore[method-assign]
+            module.forward = functools.partial(grouped, module)  # type: ignore[method-assign]
         if isinstance(module, Attention) and method == "fused":
-            module.attend = functools.partial(_fused, module)  # type: ignore[method-assign]
+            module.attend = functools.partial(fused, module)  # type: ignore[method-assign]
     if checkpointed:
-        _checkpoint(model.layers)
+        save_inputs(model.layers)
     return model
 
 
@@ -238,7 +239,7 @@ def transformers(hf_config: dict[str, Any], dtype: str, dropout: Dropout) -> Way
             if isinstance(module, nn.Dropout):
                 module.train(dropping)
         if checkpointed:
-            _checkpoint(layers)
+            save_inputs(layers)
 
         def run(ids: Tensor, model: Any = model) -> Tensor:
             with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

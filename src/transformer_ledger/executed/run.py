@@ -207,6 +207,7 @@ def counted(
     cache_dtypes: list[str],
     activations: Mapping[str, Any] | None = None,
     device: str = "meta",
+    layouts: Mapping[str, Any] | None = None,
 ) -> list[Row]:
     """Rows of one model, in this process."""
     import torch
@@ -221,6 +222,10 @@ def counted(
     if activations is not None and spec.plain:
         # The small models of `families` run on the CPU: their copies are enough.
         made += _activations(spec, hf_config, activations, workloads if device == "meta" else {})
+    if layouts:
+        from transformer_ledger.executed import devices
+
+        made += devices.rows(_rows(spec.name, "ours"), spec, layouts)
     return made
 
 
@@ -231,10 +236,12 @@ def compute(
     recipes: dict[str, dict[str, Any]],
     cache_dtypes: list[str],
     activations: dict[str, Any] | None = None,
+    layouts: dict[str, Any] | None = None,
 ) -> list[Row]:
     """Rows of the table `execution` for one model.
 
-    `activations` says how large the copy is whose saved activations are measured; without it none is.
+    `activations` says how large the copy is whose saved activations are measured; without it none is. `layouts` are those
+    in which the model is spread over devices.
 
     It all happens in a process of its own. Raises TableError where the model has more than LAYERS layers, takes more
     than MEMORY_BYTES or too long, has a tensor past int64, or cannot be run by transformers; its kind CountError where
@@ -246,4 +253,6 @@ def compute(
         raise TableError(
             f"{spec.name}: {spec.depth} layers; models of up to {LAYERS} are run, take it out of the config"
         )
-    return apart(spec.name, lambda: counted(spec, hf_config, workloads, recipes, cache_dtypes, activations))
+    return apart(
+        spec.name, lambda: counted(spec, hf_config, workloads, recipes, cache_dtypes, activations, layouts=layouts)
+    )

@@ -3,7 +3,8 @@
 Numbers take b = 2 bytes (bf16, fp16) but for what is kept in fp32 whatever the model's type: what an RMSNorm saves, the
 rotation's angles, the fused kernel's log-sum-exp, the loss. Indices take 8 bytes, a mask 1.
 
-Sources: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (which tensors a layer saves); Dao et al. 2022,
+Sources: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (which tensors a layer saves, and
+what several devices cut of them); Dao et al. 2022,
 arXiv:2205.14135 (fused attention saves no weights); Chen et al. 2016, arXiv:1604.06174 (checkpointing).
 """
 
@@ -396,3 +397,9 @@ def capped_logits(B: Any, T: Any, V: Any, b: Any) -> Any:
 def loss(B: Any, T: Any, V: Any) -> Any:
     """Log-probabilities in fp32, the target tokens, and the divisor of the mean.  [byte]"""
     return 4 * B * T * V + 8 * B * T + 4
+
+
+@formula
+def loss_cut(B: Any, T: Any, V: Any) -> Any:
+    """Where a device has V tokens of a larger vocabulary: their softmax in fp32, the target tokens, and which are elsewhere.  [byte]"""
+    return 4 * B * T * V + 9 * B * T

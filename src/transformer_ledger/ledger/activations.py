@@ -54,6 +54,13 @@ class Run:
     checkpointed: bool
     public: Mapping[str, Any] | None = None  # what `shrunken.public` knows of transformers' model; None: our decoder
     dropout: Dropout = NO_DROPOUT  # the rates that are on
+    selective: bool = False  # attention's scores and weights are computed again
+    cut: int = 1  # devices that share the tokens of all that stands between the maps (`ledger.layout`)
+
+    @property
+    def between(self) -> Run:
+        """The run of what stands between the maps that are cut by heads or width: norms, inputs, latents."""
+        return replace(self, T=self.T // self.cut, cut=1)
 
     def saved(self, formula: Callable[..., int], copies: int = 1, **arguments: int) -> Saved:
         """A tensor of a formula that takes some of B, T and b besides its own arguments."""
@@ -73,6 +80,8 @@ def _norm(spec: ModelSpec, run: Run, inputs: int = 1, norms: int = 1) -> Iterato
 
 def _pairs(a: Attention, run: Run) -> Iterator[Saved]:
     """What attention saves beside queries, keys, values and outputs."""
+    if run.selective:
+        return
     if not run.fused:
         softmax = formulas.attention_weights_with_sinks if a.sinks else formulas.attention_weights
         yield run.saved(softmax, h=a.heads)
@@ -87,13 +96,16 @@ def _pairs(a: Attention, run: Run) -> Iterator[Saved]:
 def _attention(a: Attention, run: Run) -> Iterator[Saved]:
     if a.latent:
         h, r_q, r_kv, d_v = a.heads, a.latent.query_rank, a.latent.kv_rank, a.latent.value_dim
+        own = run.between
         if r_q:
-            yield run.saved(formulas.query_rank_norm, r_q=r_q)
-            yield run.saved(formulas.query_rank_wide, r_q=r_q)
-        yield run.saved(formulas.latent_norm, r_kv=r_kv)
-        yield run.saved(formulas.latent_wide, r_kv=r_kv)
+            yield own.saved(formulas.query_rank_norm, r_q=r_q)
+            yield own.saved(formulas.query_rank_wide, r_q=r_q)
+        yield own.saved(formulas.latent_norm, r_kv=r_kv)
+        yield own.saved(formulas.latent_wide, r_kv=r_kv)
         d_h = a.latent.nope_dim + a.latent.rope_dim
-        if run.fused:  # keys and values of one width, and outputs, head by head, which are cut and turned
+        if (
+            run.fused and not run.selective
+        ):  # keys and values of one width, and outputs, head by head, which are cut and turned
             yield run.saved(formulas.queries, 4, h=h, d_h=max(d_h, d_v))
             turned = 1 if d_v < d_h else exceeds(run.T, 1)
             yield run.saved(formulas.expanded_values, exceeds(h, 1) * turned, h=h, d_v=d_v)
@@ -116,15 +128,15 @@ def _feedforward(d: int, ff: Feedforward, run: Run) -> Iterator[Saved]:
     if not ff.experts:
         yield run.saved(formulas.hidden, tensors, f=ff.width)
         return
-    k = ff.experts_per_token
-    yield run.saved(formulas.routes, k=k)
-    yield run.saved(formulas.routed, 2, k=k, d=d)
-    yield run.saved(formulas.routed_hidden, tensors, k=k, f=ff.width)
+    k, own = ff.experts_per_token, run.between  # each token is routed by the device that has it
+    yield own.saved(formulas.routes, k=k)
+    yield own.saved(formulas.routed, 2, k=k, d=d)
+    yield own.saved(formulas.routed_hidden, tensors, k=k, f=ff.width)
     if ff.shared_width:
         yield run.saved(formulas.shared_hidden, tensors, f_s=ff.shared_width)
         if ff.shared_gate:
-            yield run.saved(formulas.shared_gate)
-            yield run.saved(formulas.model_wide, d=d)
+            yield own.saved(formulas.shared_gate)
+            yield own.saved(formulas.model_wide, d=d)
 
 
 def masks(spec: ModelSpec, *rates: float, run: Run) -> Saved:
@@ -134,50 +146,71 @@ def masks(spec: ModelSpec, *rates: float, run: Run) -> Saved:
 
 def layer_saved(spec: ModelSpec, layer: Layer, run: Run) -> list[Saved]:
     """What one layer saves of its own."""
+    own = run.between
     if run.checkpointed:
-        return [run.saved(formulas.model_wide, d=spec.d_model)]
-    dropped = masks(spec, run.dropout.attention, run.dropout.feedforward, run=run)
+        return [own.saved(formulas.model_wide, d=spec.d_model)]
+    dropped = masks(spec, run.dropout.attention, run.dropout.feedforward, run=own)
     if run.public:
         return [*public_activations.layer_saved(spec, layer, run), dropped]
     shared_input = layer.parallel and layer.norms > 1
-    found = list(_norm(spec, run, layer.norms - shared_input, layer.norms))
+    found = list(_norm(spec, own, layer.norms - shared_input, layer.norms))
     # What attention and feed-forward read: one tensor where they stand side by side behind one norm.
     reads = 1 if layer.parallel and layer.norms == 1 else 2
-    found.append(run.saved(formulas.model_wide, reads, d=spec.d_model))
+    found.append(own.saved(formulas.model_wide, reads, d=spec.d_model))
     return [*found, *_attention(layer.attention, run), *_feedforward(spec.d_model, layer.feedforward, run), dropped]
 
 
-def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
-    """What is saved outside the layers, and what they share: embedding, masks, angles, final norm, input of the head.
+def embedding_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What is saved before the layers."""
+    found = [run.saved(formulas.token_ids)]
+    if spec.embedding_width not in (0, spec.d_model):
+        found.append(run.saved(formulas.embedding_wide, d_e=spec.embedding_width))  # of the first map
+    if spec.positions == "learned":
+        found.append(run.saved(formulas.position_ids))
+    return [*found, *(_norm(spec, run.between) if spec.embedding_norm else ())]
 
-    Masks and angles that checkpointed layers share live on with the layers' inputs; autograd does not save them.
+
+def shared_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What layers share: masks and angles.
+
+    Those that checkpointed layers share live on with the layers' inputs; autograd does not save them.
     """
+    if run.checkpointed:
+        return []
+    found = []
+    if spec.positions == "rope":
+        a = spec.layers[0][1].attention
+        found.append(run.saved(formulas.rotation, d_h=a.latent.rope_dim if a.latent else a.head_dim))
+    windows = {(layer.attention.window, layer.attention.chunked) for _, layer in spec.layers}
+    if not run.fused and not run.selective:
+        found.append(run.saved(formulas.mask, exceeds(run.T, 1) * len(windows)))
+    return found
+
+
+def ended_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What is saved behind the layers: final norm, and the head's input."""
+    own, found = run.between, []
+    if spec.embedding_width not in (0, spec.d_model):
+        found.append(own.saved(formulas.embedding_wide, d_e=spec.embedding_width))
+    return [*found, *(_norm(spec, own) if spec.final_norm else ()), own.saved(formulas.model_wide, d=spec.d_model)]
+
+
+def outside_saved(spec: ModelSpec, run: Run) -> list[Saved]:
+    """What is saved outside the layers, and what they share: embedding, masks, angles, final norm, input of the head."""
     dropped = masks(spec, run.dropout.embedding, run=run)
     if run.public:
         return [*public_activations.outside_saved(spec, run), dropped]
-    d, d_e = spec.d_model, spec.embedding_width or spec.d_model
-    found = [run.saved(formulas.token_ids)]
-    if d_e != d:
-        found.append(run.saved(formulas.embedding_wide, 2, d_e=d_e))  # of the first map, and of the head
-    if spec.positions == "learned":
-        found.append(run.saved(formulas.position_ids))
-    if spec.embedding_norm:
-        found += _norm(spec, run)
-    if not run.checkpointed:
-        if spec.positions == "rope":
-            a = spec.layers[0][1].attention
-            found.append(run.saved(formulas.rotation, d_h=a.latent.rope_dim if a.latent else a.head_dim))
-        windows = {(layer.attention.window, layer.attention.chunked) for _, layer in spec.layers}
-        if not run.fused:
-            found.append(run.saved(formulas.mask, exceeds(run.T, 1) * len(windows)))
-    if spec.final_norm:
-        found += _norm(spec, run)
-    return [*found, run.saved(formulas.model_wide, d=d), dropped]
+    return [*embedding_saved(spec, run), *shared_saved(spec, run), *ended_saved(spec, run), dropped]
 
 
 def logits_saved(spec: ModelSpec, run: Run) -> list[Saved]:
     """What the logits and the mean cross-entropy in fp32 save."""
     return [run.saved(formulas.loss, V=spec.vocabulary)]
+
+
+def logits_saved_cut(run: Run, V: int) -> list[Saved]:
+    """The same on a device that has V tokens of a vocabulary which is cut."""
+    return [run.saved(formulas.loss_cut, V=V)]
 
 
 def _formula(parts: list[Saved]) -> str:

@@ -1,28 +1,35 @@
-"""What the fullest device holds where a model is spread over several: weights, cache and training state [byte].
+"""What the fullest device holds where a model is spread over several: training state, activations, weights, cache [byte].
 
 Degrees multiply to the number of devices. `tensor`: every map is cut by heads or by width, embedding and head by the
 vocabulary (Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053); `pipeline`: consecutive layers, the first stages one more
-where they do not come out even, the embedding with the first and the head with the last; `expert`: whole experts;
-`data`: copies, which divide the sequences, and of a recipe what its ZeRO stage says.
+where they do not come out even, the embedding with the first and the head with the last; `expert`: whole experts, over the
+devices of a stage; `context`: the positions of each sequence, attention read block by block (Liu et al. 2023, Ring Attention,
+arXiv:2310.01889); `data`: copies, which divide the sequences. Data and context devices have the same weights, and divide of a
+recipe's state what its ZeRO stage says (Rajbhandari et al. 2020, arXiv:1910.02054); of spread experts there are fewer copies.
 
 Kept whole on every device are norms, routers, the shared experts' gate, learned positions, biases of maps that are cut by
 their inputs, the projections to a latent and the latent itself, and one key/value head where there are fewer heads than
-devices.
+devices. With `sequence_parallel` the devices of a tensor group share the tokens of all that stands between the cut maps:
+norms, inputs, latents (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2). `checkpointing` computes again, in the
+backward pass, nothing, attention's scores and weights (selective), or all of a layer but its input (full). A stage keeps the
+activations of as many micro-batches as it has begun and not ended (one forward, one backward; Narayanan et al. 2021,
+arXiv:2104.04473).
 
 # ASSUME the vocabulary is padded to the next multiple of the degree, and to no other.
-# ASSUME where experts are spread, they are not cut besides, as engines do it that spread them over all tensor devices.
+# ASSUME where experts are spread, they are not cut besides, and each has as many tokens as any other.
+# ASSUME no dropout; of one operation's work space, and of what a communication needs, nothing is counted.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import Any
 
-from transformer_ledger.ledger import kv_cache, training_state
+from transformer_ledger.ledger import activations, kv_cache, training_state
+from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import Tensor, tensors
 from transformer_ledger.ledger.storage import bytes_per_number, whole
 from transformer_ledger.model import Attention, Layer, ModelError, ModelSpec, runs
@@ -34,32 +41,66 @@ BY_OUTPUT = (
 BY_INPUT = ("attention.output", "feedforward.down", "shared_feedforward.down")
 
 
+COMPUTED = ("bf16", "fp16")
+"""Types in which activations are given."""
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "zero_stage": {"0": 0, "1": 1, "2": 2, "3": 3},
+    "sequence_parallel": {"false": False, "true": True},
+    "checkpointing": {name: name for name in ("none", "selective", "full")},
+    "attention": {name: name for name in ("eager", "fused")},
+}
+"""Keys of a layout that are no degree, and their values as they are written."""
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Degrees of parallelism."""
+    """Degrees of parallelism, and how a training runs on them."""
 
     data: int = 1
     tensor: int = 1
     pipeline: int = 1
     expert: int = 1
+    context: int = 1
+    microbatches: int = 1  # that the sequences of a data copy go through the pipeline in
+    zero_stage: int | None = None  # None: the recipe's own
+    sequence_parallel: bool = False
+    checkpointing: str = "none"
+    attention: str = "fused"
+
+    @property
+    def stage_devices(self) -> int:
+        """Devices of one stage of the pipeline; experts are spread over these."""
+        return self.data * self.tensor * self.context
 
     @property
     def devices(self) -> int:
-        """How many there are; experts are spread over those of the other degrees."""
-        return self.data * self.tensor * self.pipeline
+        """How many there are."""
+        return self.stage_devices * self.pipeline
+
+    @property
+    def cut(self) -> int:
+        """Devices that share the tokens between the maps."""
+        return self.tensor if self.sequence_parallel else 1
+
+    def copies(self, tensor: Tensor) -> int:
+        """Devices that have the same part of a tensor."""
+        spread = tensor.k is not None and self.expert > 1
+        return self.stage_devices // (self.expert if spread else self.tensor)
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """`tensor=4,pipeline=2` as degrees. Raises ValueError."""
-        known = [field.name for field in fields(Layout)]
-        found: dict[str, int] = {}
+        """`tensor=4,pipeline=2,checkpointing=full` as a layout. Raises ValueError."""
+        known = {field.name: CHOICES.get(field.name) for field in fields(Layout)}
+        found: dict[str, Any] = {}
         for part in text.split(","):
-            name, _, degree = part.partition("=")
-            if name not in known or name in found or not re.fullmatch("[1-9][0-9]{0,5}", degree):
-                raise ValueError(
-                    f"{text[:60]!r} is no layout; wanted is {'=N,'.join(known)}=N, each once or not at all"
-                )
-            found[name] = int(degree)
+            name, _, value = part.partition("=")
+            choices = known.get(name)
+            fits = value in choices if choices else re.fullmatch("[1-9][0-9]{0,5}", value)
+            if name not in known or name in found or not fits:
+                wanted = (f"{name}={'|'.join(choices) if choices else 'N'}" for name, choices in known.items())
+                raise ValueError(f"{text[:60]!r} is no layout; wanted is {','.join(wanted)}, each once or not at all")
+            found[name] = choices[value] if choices else int(value)
         return Layout(**found)
 
 
@@ -73,13 +114,21 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
     """Refuse degrees that the model does not have enough of."""
     if layout.pipeline > spec.depth:
         raise ModelError("layout", f"pipeline {layout.pipeline} is more than the {spec.depth} layers")
-    if layout.expert > layout.data * layout.tensor:
-        raise ModelError("layout", f"expert {layout.expert} is more than the data × tensor devices of a stage")
+    if layout.stage_devices % layout.expert:
+        group = f"the {layout.stage_devices} devices of a stage, data × tensor × context"
+        raise ModelError("layout", f"expert {layout.expert} does not divide {group}")
+    if layout.context > 1 and layout.attention == "eager":
+        raise ModelError("layout", f"context {layout.context} reads attention block by block; allowed: attention fused")
     for _, layer in spec.kinds():
         if isinstance(layer.mixer, Attention):
             _kv_heads(layer.mixer.heads, layer.mixer.kv_heads, layout.tensor)
-        elif layer.mixer and layout.tensor > 1:
-            raise ModelError("layout", f"tensor {layout.tensor}: no fixed state is cut here; allowed: 1")
+            if layout.context > 1 and layer.mixer.window is not None:
+                raise ModelError(
+                    "layout", f"context {layout.context}: no window is cut over the positions here; allowed: 1"
+                )
+        elif layer.mixer and layout.tensor * layout.context > 1:
+            degree = f"tensor {layout.tensor}, context {layout.context}"
+            raise ModelError("layout", f"{degree}: no fixed state is cut here; allowed: 1")
         if 0 < layer.feedforward.experts < layout.expert:
             raise ModelError("layout", f"expert {layout.expert} is more than the {layer.feedforward.experts} experts")
 
@@ -150,39 +199,197 @@ def parameters(spec: ModelSpec, layout: Layout) -> int:
     return max(sum(tensor.copies * math.prod(tensor.shape) for tensor in stage) for stage in held)
 
 
-def cache_bytes(spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str) -> int:
-    """Keys and values on the fullest device, of its share of the sequences."""
+def _own(spec: ModelSpec, layout: Layout) -> ModelSpec:
+    """The layers with the heads and widths that a device has of them."""
 
     def cut(layer: Layer) -> Layer:
-        a = layer.mixer
-        if not isinstance(a, Attention) or a.latent:
-            return layer
-        own = _kv_heads(a.heads, a.kv_heads, layout.tensor)
-        return replace(layer, mixer=replace(a, kv_heads=own, heads=a.heads // layout.tensor))
+        a, ff, t = layer.mixer, layer.feedforward, layout.tensor
+        if isinstance(a, Attention):
+            kv_heads = a.heads // t if a.latent else _kv_heads(a.heads, a.kv_heads, t)
+            a = replace(a, heads=a.heads // t, kv_heads=kv_heads)
+        width = ff.width if ff.experts and layout.expert > 1 else ff.width // t
+        return replace(layer, mixer=a, feedforward=replace(ff, width=width, shared_width=ff.shared_width // t))
 
-    sequences, sizes = -(-batch // layout.data), []
-    for _, own in stages(spec, layout):
-        local = replace(own, layers=tuple((count, cut(layer)) for count, layer in own.layers))
-        sizes.append(kv_cache.cache_bytes(local, sequences, context, dtype, "needed"))
-    return max(sizes)
+    return replace(spec, layers=tuple((count, cut(layer)) for count, layer in spec.layers))
+
+
+def state_bytes(every: Sequence[Tensor], layout: Layout, recipe: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """(dtype, bytes) of each item of a recipe, of a device's tensors, divided among those that have the same ones."""
+    stage = recipe.get("zero_stage", 0) if layout.zero_stage is None else layout.zero_stage
+    groups: dict[int, list[Tensor]] = {}
+    for tensor in every:
+        groups.setdefault(layout.copies(tensor), []).append(tensor)
+    found = {}
+    for item, dtype in training_state.items(recipe).items():
+        shares = (
+            training_state.item_bytes(own, item, dtype, {**recipe, "devices": devices, "zero_stage": stage})[1]
+            for devices, own in groups.items()
+        )
+        found[item] = dtype, sum(shares)
+    return found
+
+
+def untrained(spec: ModelSpec, layout: Layout, dtype: str) -> str:
+    """Why no activations are given of a training in `dtype`; empty where they are."""
+    if dtype not in COMPUTED:
+        return f"activations are given in {' and '.join(COMPUTED)}"
+    kinds, t = [layer for _, layer in spec.kinds()], layout.tensor
+    if not spec.plain or spec.outputs is not None:
+        return "activations are given of plain attention with a feed-forward, and a language head"
+    if t == 1:
+        return ""
+    if spec.embedding_width not in (0, spec.d_model):
+        return "no activations of a projected embedding are cut"
+    if any(layer.attention.query_key_norm == "full" for layer in kinds):
+        return "no activations of a norm over all heads are cut"
+    if any(layer.feedforward.experts for layer in kinds) and (layout.expert > 1) != layout.sequence_parallel:
+        return "with experts and tensor above 1, activations are given where sequence_parallel is true and expert above 1, or neither"
+    return ""
+
+
+def _dividing(T: int, layout: Layout) -> None:
+    """Refuse a length that the devices cannot share evenly in a training."""
+    for name, degree, length in (("context", layout.context, T), ("tensor", layout.cut, T // layout.context)):
+        if length % degree:
+            raise ModelError("layout", f"{name} {degree} does not divide the {length} positions that it cuts")
+
+
+def sequences(layout: Layout, batch: int) -> int:
+    """Sequences of one micro-batch of a data copy."""
+    return -(-batch // (layout.data * layout.microbatches))
+
+
+def saved(spec: ModelSpec, layout: Layout, batch: int, T: int, dtype: str) -> list[int]:
+    """Bytes of activations on a device of each stage, of all micro-batches under way there.
+
+    Raises ModelError where the devices cannot share the positions.
+    """
+    _dividing(T, layout)
+    run = activations.Run(
+        *(sequences(layout, batch), T // layout.context, whole(bytes_per_number(dtype)), layout.attention == "fused"),
+        checkpointed=layout.checkpointing == "full",
+        selective=layout.checkpointing == "selective",
+        cut=layout.cut,
+    )
+    found = []
+    for stage, (_, held) in enumerate(stages(spec, layout)):
+        local = _own(replace(held, final_norm=spec.final_norm), layout)
+        parts = activations.shared_saved(local, run)
+        for count, layer in local.layers:
+            parts += [replace(part, copies=count * part.copies) for part in activations.layer_saved(local, layer, run)]
+        if stage == 0:
+            parts += activations.embedding_saved(local, run)
+        if stage == layout.pipeline - 1:
+            parts += activations.ended_saved(local, run)
+            V = -(-spec.vocabulary // layout.tensor)
+            parts += activations.logits_saved_cut(run, V) if layout.tensor > 1 else activations.logits_saved(spec, run)
+        found.append(min(layout.microbatches, layout.pipeline - stage) * sum(part.bytes for part in parts))
+    return found
+
+
+def cache_bytes(spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str) -> list[int]:
+    """Keys and values on a device of each stage, of its share of the sequences and positions."""
+    B, T = -(-batch // layout.data), -(-context // layout.context)
+    return [kv_cache.cache_bytes(_own(own, layout), B, T, dtype, "needed") for _, own in stages(spec, layout)]
+
+
+Items = dict[str, tuple[str, int]]
+
+
+def held(
+    spec: ModelSpec, layout: Layout, batch: int, context: int, recipe: Mapping[str, Any], cache_dtype: str
+) -> Iterator[tuple[str, list[Items]]]:
+    """Phase, and for each stage of the pipeline the (dtype, bytes) of every item that a device holds in it."""
+    dtype = recipe["weights"]
+    made = [state_bytes(every, layout, recipe) for every, _ in stages(spec, layout)]
+    if not untrained(spec, layout, dtype):
+        for items, size in zip(made, saved(spec, layout, batch, context, dtype), strict=True):
+            items["activations"] = dtype, size
+    yield "training", made
+    cached = cache_bytes(spec, layout, batch, context, cache_dtype)
+    yield (
+        "inference",
+        [
+            {"weights": (dtype, weight_bytes(every, dtype)), "cache": (cache_dtype, size)}
+            for (every, _), size in zip(stages(spec, layout), cached, strict=True)
+        ],
+    )
+
+
+def weight_bytes(every: Sequence[Tensor], dtype: str) -> int:
+    """Bytes of a device's tensors in one type."""
+    return whole(sum(tensor.copies * math.prod(tensor.shape) for tensor in every) * bytes_per_number(dtype))
+
+
+def fullest(every: Sequence[Items]) -> int:
+    """The stage whose device holds most; the first of several."""
+    sums = [sum(size for _, size in items.values()) for items in every]
+    return sums.index(max(sums))
+
+
+def sizes(
+    spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str, cache_dtype: str, recipes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Sizes on the fullest device, each by itself; `training_state_bytes` by recipe, activations, in bf16, where they are given."""
+    parts = [every for every, _ in stages(spec, layout)]
+    state = {
+        name: max(sum(size for _, size in state_bytes(own, layout, recipe).values()) for own in parts)
+        for name, recipe in recipes.items()
+    }
+    after, before = (
+        max(cache_bytes(spec, layout, layout.data, T, cache_dtype)) if T > 0 else 0
+        for T in (context, context - layout.context)
+    )
+    trained = not untrained(spec, layout, COMPUTED[0])
+    return {
+        "devices": layout.devices,
+        "parameters": parameters(spec, layout),
+        "weight_bytes": max(weight_bytes(own, dtype) for own in parts),
+        "cache_bytes": max(cache_bytes(spec, layout, batch, context, cache_dtype)),
+        "cache_bytes_per_token": after - before,
+        "training_state_bytes": state,
+        **({"activation_bytes": max(saved(spec, layout, batch, context, COMPUTED[0]))} if trained else {}),
+    }
 
 
 def compute(
-    spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str, cache_dtype: str, recipes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Sizes on the fullest device; `training_state` by recipe, its ZeRO stage over the data degree."""
-    held = [tensors for tensors, _ in stages(spec, layout)]
-    state = {
-        name: max(training_state.held_bytes(stage, {**recipe, "devices": layout.data})[1] for stage in held)
-        for name, recipe in recipes.items()
-    }
-    numbers, tokens = parameters(spec, layout), (context, context - 1)
-    after, before = (cache_bytes(spec, layout, layout.data, T, cache_dtype) if T else 0 for T in tokens)
-    return {
-        "devices": layout.devices,
-        "parameters": numbers,
-        "weight_bytes": whole(Fraction(numbers) * bytes_per_number(dtype)),
-        "cache_bytes": cache_bytes(spec, layout, batch, context, cache_dtype),
-        "cache_bytes_per_token": after - before,
-        "training_state_bytes": state,
-    }
+    models: dict[str, Any],
+    layouts: dict[str, Any],
+    execution: Mapping[str, Rows] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the ledger: for each layout of each of its models, one row an item of the device that holds most, in training
+    and in inference, and one of all its items."""
+    rows = []
+    for name, given in layouts.items():
+        layout = Layout(**given["layout"])
+        for model in given["models"]:
+            spec, executed = ModelSpec.from_json(models[model]), Executed((execution or {}).get(model, []))
+            B, T = given["batch"], given["context"]
+            for phase, every in held(spec, layout, B, T, given["state"], given["cache_dtype"]):
+                stage = fullest(every)
+                items = {**every[stage], "all": ("", sum(size for _, size in every[stage].values()))}
+                for item, (dtype, size) in items.items():
+                    met = executed.met(
+                        size, "device_bytes", name, phase, item, "" if item == "all" else f"stage {stage}"
+                    )
+                    rows.append(
+                        {
+                            "model": model,
+                            "layout": name,
+                            "devices": layout.devices,
+                            **given["layout"],
+                            "recipe": given["recipe"],
+                            "workload": given["workload"],
+                            "batch": B,
+                            "length": T,
+                            "phase": phase,
+                            "stage": stage,
+                            "item": item,
+                            "dtype": dtype or None,
+                            "bytes": size,
+                            "executed_bytes": met["executed"],
+                            "difference": met["difference"],
+                            "met_by": met["met_by"],
+                        }
+                    )
+    return rows

@@ -439,7 +439,32 @@ def _fit(given: Inputs) -> Section:
                      weights=weights, cache=cache),
         layout.table("summary-fit-training", given.labelled(training), {"model": TEXT, **stages}, device=fit["smallest"], **room),
         layout.full("ledger/fit"),
+        layout.table("summary-layout", given.labelled(layout_summary(given.rows("layout"))),
+                     {"model": TEXT, "layout": TEXT, "devices": COUNT,
+                      **dict.fromkeys(("state", "activations", "training", "cache", "inference"), SIZE), "differ": DIFFER}),
     )  # fmt: skip
+
+
+def layout_summary(rows: Rows) -> list[dict[str, Any]]:
+    """One row a model and layout: what the fullest device holds in training and in inference."""
+    out = []
+    for (model, name), own in by(rows, "model", "layout").items():
+        held = {(row["phase"], row["item"]): row["bytes"] for row in own}
+        active = held.get(("training", "activations"))
+        out.append(
+            {
+                "model": model,
+                "layout": name,
+                "devices": own[0]["devices"],
+                "activations": active,
+                "state": held["training", "all"] - (active or 0),
+                "training": held["training", "all"],
+                "cache": held["inference", "cache"],
+                "inference": held["inference", "all"],
+                "differ": _differ(own),
+            }
+        )
+    return out
 
 
 # ---------------------------------------------------------------------------------------------- what met the figures
