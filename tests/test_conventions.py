@@ -397,4 +397,4 @@ def test_page_says_that_the_text_part_was_taken(html):
     shown = table(html, "models-table")
     assert re.search(r">Seeing <span class=\"of\">text part</span></th>", shown)
     assert shown.count("text part</span>") == 1
-    assert huggingface.TEXT_PART in html.split("Values that the configurations leave open", 1)[1]
+    assert huggingface.TEXT_PART in html.split("Values that the models’ files leave open", 1)[1]
