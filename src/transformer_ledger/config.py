@@ -762,6 +762,9 @@ def _layouts(config: Mapping[str, Any], problems: _Problems) -> None:
             if problems.concerns(("models", model)) or problems.concerns(("recipes", given["recipe"])):
                 continue
             spec = ModelSpec.from_json(config["models"][model]["spec"])
+            if recipe["lora"]:
+                problems.add((*key, "recipe"), f"{given['recipe']} trains adapters; allowed: recipes without lora")
+                break
             if load["context"] > spec.context:
                 problems.add((*key, "workload"), f"{load['context']} positions are more than {model}'s {spec.context}")
                 continue

@@ -418,7 +418,8 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     found = sizes(spec, notes, batch, context, options.dtype or ("fp32" if own else None), cache, None if own else raw)
     if options.layout:
         weights = options.dtype or UNIFORM[0]
-        spread = layout.sizes(spec, options.layout, batch, context, weights, cache, recipes())
+        whole = {name: recipe for name, recipe in recipes().items() if not recipe.get("lora")}
+        spread = layout.sizes(spec, options.layout, batch, context, weights, cache, whole)
         found["fullest_device"] = spread
         missing = layout.untrained(spec, options.layout, layout.COMPUTED[0])
         notes.append(

@@ -185,7 +185,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "ledger/training_state": _columns(f"""
         {_MODEL}
         recipe | string | | name of the recipe in the config
-        item | string | | weights, master_weights, gradients, master_gradients, first_moment, second_moment, largest_second_moment or step
+        item | string | | weights, master_weights, gradients, master_gradients, first_moment, second_moment, largest_second_moment or step; of a recipe with lora also quantised_weights and adapters, and what is not weights is the adapters'
         dtype | string | | how the item is stored
         bytes_per_parameter | float64 | byte/parameter | bytes divided by parameters (the step counters are a few bytes for each tensor)
         bytes | int64 | byte | one copy of the whole item

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -232,14 +232,24 @@ def state_bytes(
     """Bytes by (item, dtype) of one training recipe, in all and on the fullest of its devices.
 
     Read from the tensors that a real optimiser step leaves, and from their shares. The gradients are those of the last
-    backward pass of `kinds.model`.
+    backward pass of `kinds.model`, or, where adapters are trained, of a model with them.
     """
+    from transformer_ledger.executed import adapters
     from transformer_ledger.executed.optimizer import fullest, step
 
     held: Counter[tuple[str, str]] = Counter()
     kept: dict[tuple[str, str], list[tuple[int, list[Tensor]]]] = {}
     named = dict(kinds.model.named_parameters())
-    for path, items in zip(named, step(list(named.values()), recipe), strict=True):
+    stepped: Iterable[tuple[str, dict[tuple[str, str], list[Tensor]]]]
+    if lora := recipe.get("lora"):
+        with torch.device("meta"):
+            model = Decoder(kinds.model.spec)
+        adapters.adapt(model, lora["rank"], lora["targets"], component_of)
+        model(token_ids(model, 1, 2)).sum().backward()
+        stepped = adapters.kept(model, recipe)
+    else:
+        stepped = zip(named, step(list(named.values()), recipe), strict=True)
+    for path, items in stepped:
         copies = kinds.copies_of(path)
         for (item, dtype), tensors in items.items():
             held[item, dtype] += copies * storage_bytes(tensors)

@@ -38,9 +38,9 @@ def _optimizer(name: str, tensors: list[Tensor]) -> torch.optim.Optimizer:
 
 # What a device keeps whole at each stage of ZeRO (arXiv:1910.02054, section 5): the rest, it keeps a share of.
 WHOLE: dict[int, tuple[str, ...]] = {
-    1: ("weights", "gradients", "master_gradients", "step"),
-    2: ("weights", "step"),
-    3: ("step",),
+    1: ("weights", "quantised_weights", "adapters", "gradients", "master_gradients", "step"),
+    2: ("weights", "quantised_weights", "adapters", "step"),
+    3: ("quantised_weights", "step"),
 }
 
 

@@ -5,6 +5,7 @@ Each entry has the figure as published; ours must round to its digits, or be equ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,7 @@ from transformer_ledger import huggingface
 from transformer_ledger.evidence import Printed
 from transformer_ledger.ledger import conventions, training_compute, training_state
 from transformer_ledger.ledger.counted import PUBLISHED
+from transformer_ledger.ledger.parameters import tensors
 from transformer_ledger.ledger.storage import split
 from transformer_ledger.model import ModelSpec
 
@@ -21,6 +23,7 @@ GPT_3 = "Brown et al. 2020 (GPT-3), arXiv:2005.14165, table D.1"
 ZERO = "Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, figure 1"
 MIXTRAL = "Jiang et al. 2024 (Mixtral), arXiv:2401.04088, abstract"
 GPT_OSS = "gpt-oss model card, arXiv:2508.10925, table 1"
+LORA = "Hu et al. 2021 (LoRA), arXiv:2106.09685, table 4: adapters of query and value"
 NANO = "nanoGPT, transformer_sizing.ipynb"
 
 
@@ -58,6 +61,13 @@ def _zero(stage: int) -> Any:
     N = 7_500_000_000
     kept = {item: split(dtype)[0] for item, dtype in training_state.items(held).items() if item != "step"}
     return sum(training_state.share(N, b, item, held) for item, b in kept.items())
+
+
+def _adapters(rank: int) -> int:
+    """Numbers in the adapters of GPT-3's query and value maps."""
+    spec = _read(model_type="gpt2", n_embd=12288, n_head=96, n_layer=96)
+    lora = {"rank": rank, "targets": ["attention.query", "attention.value"]}
+    return sum(t.copies * math.prod(t.shape) for t in training_state.adapters(tensors(spec), lora))
 
 
 def _gpt_3(parameters: int, tokens: int, key: str) -> Any:
@@ -105,6 +115,8 @@ FIGURES: tuple[Entry, ...] = (
     *(("7.5 billion parameters, 64 devices", "training state", f"ZeRO stage {stage}", figure, "byte", ZERO,
        lambda stage=stage: _zero(stage))
       for stage, figure in ((1, "31.4e9"), (2, "16.6e9"), (3, "1.9e9"))),
+    *(("GPT-3 175B", "adapters", f"rank {rank}", figure, "parameter", LORA, lambda rank=rank: _adapters(rank))
+      for rank, figure in ((1, "4.7e6"), (8, "37.7e6"))),
 )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ Found = dict[str, Any]
 
 # What each device keeps whole at a stage of ZeRO (arXiv:1910.02054, section 5).
 WHOLE = {
-    1: {"weights", "gradients", "master_gradients", "step"},
-    2: {"weights", "step"},
-    3: {"step"},
+    1: {"weights", "quantised_weights", "adapters", "gradients", "master_gradients", "step"},
+    2: {"weights", "quantised_weights", "adapters", "step"},
+    3: {"quantised_weights", "step"},
 }
 
 
@@ -95,13 +95,15 @@ def training(executed: Executed, space: int, recipe: str, stage: int) -> Found |
     if not items or N is None:
         return None
 
+    trained = sum(size // int(bytes_per_number(dtype)) for (item, dtype), size in items.items() if item == "adapters")
+
     def share(devices: int) -> int:
-        total = 0
+        total, numbers = 0, trained or int(N)
         for (item, dtype), size in items.items():
             if item in WHOLE[stage]:
                 total += size
             elif split(dtype)[1]:  # numbers in groups: the scales go with them
-                total += whole(Fraction(len(range(0, int(N), devices)) * size, int(N)))
+                total += whole(Fraction(len(range(0, numbers, devices)) * size, numbers))
             else:
                 each = int(bytes_per_number(dtype))
                 total += len(range(0, size // each, devices)) * each

@@ -203,6 +203,9 @@ def compute(
     everything, every = ledger, len(models)
     models = shown(models, report)
     ledger = _of(models, ledger)
+    recipes = {
+        name: recipe for name, recipe in recipes.items() if not recipe.get("lora")
+    }  # the calculator has no adapters
     training_runs = {name: run for name, run in training_runs.items() if run["model"] in models}
     labels = {name: model.get("label") or name for name, model in models.items()}
     given = ledgers.Inputs(ledger, calculator.specs(models), labels, everything)
