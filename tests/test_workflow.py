@@ -229,8 +229,11 @@ def test_a_removed_model_leaves_no_stale_table_and_says_so(project):
 
 
 def test_two_clean_runs_are_the_same_bytes(finished, tmp_path):
+    """Whether a parent forks the jobs, as in the first, or each of them imports its packages itself."""
     again = copy_project(tmp_path)
-    assert snakemake(again, *MINIMAL).returncode == 0
+    assert snakemake(again, *MINIMAL, "--config", "execution={preload: false}").returncode == 0
+    assert (finished / "logs/fork.log").read_text() == ""
+    assert not (again / "logs/fork.log").exists()
     files = sorted(path.relative_to(finished) for path in (finished / "results").rglob("*") if path.is_file())
     assert len(files) > 20
     for name in files:

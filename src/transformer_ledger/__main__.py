@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_ledger import limits, seals
+from transformer_ledger import fork, limits, seals
 
 COMMANDS = {
     "size": "what a model costs, from its config.json, without a workflow",
@@ -179,8 +179,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def command() -> int:
-    """`main` as a process of its own."""
+def _packages(arguments: list[str]) -> dict[str, str]:
+    """The packages that a job's spec names; none where there is no spec to read, which `main` then says."""
+    try:
+        path = arguments[arguments.index("--spec") + 1].partition("@")[0]
+        return dict(json.loads(Path(path).read_text(encoding="utf-8"))["packages"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def command(forked: list[str] | None = None) -> int:
+    """`main` as a process of its own, or as one that a parent has forked, with these arguments."""
+    if forked is None and fork.PLACE in os.environ:
+        code = fork.ask(_packages(sys.argv[1:]))
+        if code is not None:
+            return code
     # Past the machine's memory the kernel would end some process or other.
     limits.memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
@@ -189,7 +202,7 @@ def command() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN if leader else signal.SIG_DFL)
     if leader:
         limits.follow(int(leader))
-    return main()
+    return main(forked)
 
 
 if __name__ == "__main__":

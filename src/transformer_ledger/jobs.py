@@ -345,6 +345,10 @@ class Plan:
         """Every file of `results/` that a run makes unasked."""
         return [path for path, job in self._makers.items() if job != ASKED]
 
+    def maker(self, path: str) -> str:
+        """The job that makes a file."""
+        return self._makers[path]
+
     def inputs(self, job: str) -> list[str]:
         """The files that a job reads."""
         kind, _, name = job.partition("/")

@@ -17,7 +17,7 @@ sys.path.insert(0, str(SOURCE))
 for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).parent}.items():
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
-from transformer_ledger import fingerprint, jobs, seals
+from transformer_ledger import fingerprint, fork, jobs, seals
 from transformer_ledger.config import ConfigError, laid_over, load, read, sources
 
 # Another Snakefile takes this one with `module`: its `config` lies over config.yaml, its `prefix` is the folder of results/.

@@ -1,15 +1,19 @@
 # One run at a time in a folder; a run that is stopped says in one line how to go on.
+import atexit
 import contextlib
 import errno
 import fcntl
 import logging
 import shutil
 import signal
+import subprocess
+import tempfile
 import threading
 
 import psutil
 
 STOPPED = []  # the signal that stopped this run
+FORKS = []  # the process whose forks are jobs
 LOCK = []  # held open; the system gives it back when this process ends, however it ends
 
 
@@ -32,6 +36,26 @@ def end_jobs():
         time.sleep(0.2)
 
 
+def preload():
+    """Start the parents that fork jobs, where enough jobs want one; on this machine, for a job elsewhere finds none."""
+    wanted = [plan.spec(plan.maker(job.output[0]))["packages"] for job in workflow.dag.needrun_jobs() if job.output]
+    many = sum(not fork.PARENTS.keys().isdisjoint(packages) for packages in wanted) >= fork.ENOUGH
+    if not settings["execution"]["preload"] or not many or workflow.non_local_exec:
+        return
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ[fork.PLACE] = folder
+    with open("logs/fork.log", "w") as log:
+        command = [sys.executable, "-m", "transformer_ledger.fork", folder]
+        command += ["transformers"] if any("transformers" in packages for packages in wanted) else []
+        FORKS.append(
+            subprocess.Popen(
+                command, env={**os.environ, **fork.ENVIRONMENT}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        )
+        atexit.register(FORKS[0].kill)
+
+
 def begin():
     """Keep other runs out, and be ready to be stopped."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -47,6 +71,8 @@ def begin():
         sys.exit(f"another run is at work in {Path.cwd()}; wait until it has ended, or stop it")
     except OSError as error:
         sys.exit(f"{error.filename or Path.cwd()} cannot be written: {error.strerror}")
+    with contextlib.suppress(OSError):  # without it each job imports what it needs
+        preload()
 
 
 def moved():

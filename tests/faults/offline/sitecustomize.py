@@ -2,12 +2,13 @@
 
 import sys
 
-SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")  # to an address, which is text for a local socket's file
+# to an address: text for a local socket’s file, none on a connection that was allowed
+SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 ASKS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 
 
 def refuse(event, arguments):
-    if event in ASKS or (event in SENDS and not isinstance(arguments[-1], (str, bytes))):
+    if event in ASKS or (event in SENDS and arguments[-1] is not None and not isinstance(arguments[-1], (str, bytes))):
         raise PermissionError(f"asked for the network: {event} {arguments}")
 
 
