@@ -112,7 +112,9 @@ def look(folder, clean, screen, way):
 
 
 def main(kills, seed):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's way to ignore it would go on to the runs
+    # A shell that starts this in the background, or nohup, lets it ignore them, and the runs would inherit that.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     draw = random.Random(seed)
     counts, wrong, whole, begun = collections.Counter(), [], 0, time.monotonic()
     with tempfile.TemporaryDirectory() as made:
