@@ -64,7 +64,7 @@ def sizes(spec: ModelSpec) -> dict[str, int]:
 
 def quoted(value: Any) -> str:
     """JSON that is also safe inside a script element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return (
         text.replace("<", "\\u003c")
         .replace(">", "\\u003e")
