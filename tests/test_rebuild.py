@@ -266,7 +266,7 @@ EDITS = {
     ),
     "a study that nothing reads": (put("study", "attention", "seed", value=1), {"study/attention"} | PAGE),
     "a device": (put("devices", "h100-80gb", "reserve", value=0.2), ledgers("fit") | PAGE),
-    "a layout": (put("layouts", "four", "tensor", value=4), model("gpt2", "parameter_rule") | CLAIMS),
+    "a layout": (put("layouts", "four", "tensor", value=4), model("gpt2", "parameter_rule") - {"formulas"} | CLAIMS),
     "a sweep's sizes": (put("sweeps", "decoders", "batch", value=[1, 3]), SWEEP | PAGE),
     "what a sweep is asked": (
         put("sweeps", "decoders", "map", "value", value="cache_bytes"),
@@ -283,7 +283,7 @@ EDITS = {
     # sources
     "a formula of the cache": (
         code("formulas/kv_cache"),
-        ledgers("kv_cache", "fit", "conventions", "agreement", *MADE)
+        ledgers("kv_cache", "fit", "conventions", "agreement", "layout", *MADE)
         | {"verification/grouped_query", "study/extension", "formulas", "figure/parameters"}
         | SWEEP
         | CLAIMS,

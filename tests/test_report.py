@@ -56,8 +56,9 @@ def shipped() -> dict[str, ModelSpec]:
 
 
 def recipes() -> dict[str, dict]:
-    """The configuration's recipes as its schema completes them, and two that divide what is quantised or factored."""
-    made = {name: {"moments": "fp32", **recipe} for name, recipe in CONFIG["recipes"].items()}
+    """The configuration's recipes as its schema completes them, without those of adapters, which the calculator leaves
+    out, and two that divide what is quantised or factored."""
+    made = {name: {"moments": "fp32", **recipe} for name, recipe in CONFIG["recipes"].items() if "lora" not in recipe}
     for name in ("adafactor-fp32", "adamw-8bit"):
         made[f"{name}, divided"] = {**made[name], "devices": 7, "zero_stage": 3}
     return made

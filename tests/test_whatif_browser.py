@@ -13,7 +13,7 @@ from transformer_ledger.formulas import training_compute
 from transformer_ledger.ledger import fit, kv_cache, parameters, training_state
 from transformer_ledger.ledger.storage import bytes_per_number
 from transformer_ledger.model import ModelError, ModelSpec
-from transformer_ledger.report import calculator, configurations, whatif
+from transformer_ledger.report import algebra, calculator, configurations, whatif
 from transformer_ledger.report import page as report
 
 
@@ -69,7 +69,7 @@ def test_calculator_opens_on_the_smallest_device_of_what_fits(opened):
 def test_calculator_says_what_a_recipe_divides(opened, model):
     page = opened(f"#what-if?model={model}")
     assert page.input_value("#knob-G") == ("16000" if model == "llama-3-8b" else "1")  # those of a training run
-    assert "each device holds all of it: this recipe divides nothing" in page.locator(".results").inner_text()
+    assert "each device holds all of it, because this recipe divides nothing" in page.locator(".results").inner_text()
     page.select_option("#knob-recipe", "zero-3")
     page.locator("#knob-G").fill("8")
     assert "on each of 8 devices, divided by ZeRO stage 3" in page.locator(".results").inner_text()
@@ -163,7 +163,9 @@ def test_calculator_equals_the_ledgers_for_every_shipped_model(browser, tmp_path
     made, specs = recipes(), shipped()
     models = {name: {"spec": spec.to_json()} for name, spec in specs.items()}
     path = tmp_path / "report.html"
-    path.write_text(report.compute(models=models, recipes=made, cache_dtypes=CACHES), encoding="utf-8")
+    formulas = json.loads(algebra.compute(models, made, {}, None))
+    page = report.compute(models=models, recipes=made, cache_dtypes=CACHES, formulas=formulas)
+    path.write_text(page, encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
     assert page.input_value("#knob-recipe") == "adamw-fp32"
@@ -282,7 +284,7 @@ def test_changing_the_model_keeps_the_run(opened):
     page.select_option("#knob-model", "experts")
     kept = {name: page.input_value(f"#knob-{name}") for name in ("B", "T", "G", "recipe", "dtype", "M")}
     assert kept == {"B": "3", "T": "512", "G": "24", "recipe": "zero-3", "dtype": "fp8", "M": "94"}
-    assert "all 8 experts: every one is stored, 2 work for a token" in page.locator(".results").inner_text()
+    assert "all 8 experts: all are stored, a token uses 2" in page.locator(".results").inner_text()
 
 
 def test_a_context_past_the_models_own_is_a_warning(opened):

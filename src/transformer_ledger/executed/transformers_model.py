@@ -222,8 +222,6 @@ class Runner:
 
     def __init__(self, model: Any, spec: ModelSpec):
         self.model, self.spec = model, spec
-        if not spec.attentions():  # transformers takes the length of a cache from the keys that it holds
-            raise CountError(f"{spec.name}: no layer attends, and without keys transformers’ cache does not run")
         found = [
             (name, module)
             for name, module in model.named_modules()
@@ -447,6 +445,8 @@ def rows(
         reason = " ".join(str(error).split())
         raise CountError(f"{spec.name}: transformers does not build this config.json: {reason}") from None
     made = make("parameters", parameters(model, spec))
+    if workloads and not spec.attentions():  # transformers takes the length of a cache from the keys that it holds
+        raise CountError(f"{spec.name}: no layer attends, and without keys transformers’ cache does not run")
     runner = Runner(model, spec)
     dtypes = [name for name in cache_dtypes if name in DTYPES and DTYPES[name].itemsize > 1]
     for number, (name, load) in enumerate(workloads.items()):
