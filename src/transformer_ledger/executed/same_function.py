@@ -49,9 +49,8 @@ def draw(model: torch.nn.Module, seed: int) -> None:
         if parameter.dim() > 1 and "embed" not in name and not name.endswith("bias"):
             values *= parameter.shape[-1] ** -0.5
         elif parameter.dim() == 1:
-            start = parameter.detach().numpy()
-            # Norms start from ones (Gemma's from zeros); biases at random, which no two runs share.
-            values = 0.2 * values + (start if (start == start[0]).all() else 0)
+            # Norms start from ones (Gemma's from zeros); others at random, which no two runs share.
+            values = 0.2 * values + float(bool((parameter == 1).all()))
         parameter.data.copy_(torch.from_numpy(values))
 
 
