@@ -290,6 +290,17 @@ def block(x: Array, layer: Layer, norm: Any, attend: Any, feed: Any) -> Array:
     return x + feed(norm(x, 1))
 
 
+def embedded(spec: ModelSpec, own: Weights, ids: Array, positions: Array, run: Any) -> Array:
+    """What the first layer reads, (…, T, d), before a norm of the embedding."""
+    x = own["token_embedding"][ids]  # (…, T, d_e)
+    if "embedding_projection" in own:
+        x = linear(x, own, "embedding_projection", run)  # (…, T, d)
+    if spec.positions == "learned":
+        # OPT's table begins with two rows that no position uses.
+        x = x + own["position_embedding"][positions + spec.position_rows - spec.context]
+    return x
+
+
 def forward(
     spec: ModelSpec,
     weights: Weights,
@@ -327,12 +338,7 @@ def forward(
             patterns.append(pattern)
         return linear(joined, mine, "output", run)
 
-    x = own["token_embedding"][ids]  # (…, T, d_e)
-    if "embedding_projection" in own:
-        x = linear(x, own, "embedding_projection", run)  # (…, T, d)
-    if spec.positions == "learned":
-        # OPT's table begins with two rows that no position uses.
-        x = x + own["position_embedding"][positions + spec.position_rows - spec.context]
+    x = embedded(spec, own, ids, positions, run)
     if spec.embedding_norm:
         x = norm(x, "embedding_norm")
     for index, layer in enumerate(spec.each_layer()):

@@ -126,6 +126,12 @@ def counts(rows: Evidence, length: int, heads: int, head_dim: int, blocks: Any, 
                            {"method": "naive"}, at_most(plane // 2), at_least(plane), source="4·h·T² bytes", against=routes.FORMULA,
                            key="dense" if causal and shown else None)  # fmt: skip
 
+    doubled(rows, found, length, heads, head_dim, fast_bytes, seed)
+
+
+def doubled(rows: Evidence, found: Any, length: int, heads: int, head_dim: int, fast_bytes: int, seed: int) -> None:
+    """Growth of the operations when the length doubles; `found` has what was counted at both lengths."""
+
     def growth(width: int | None = None) -> Fraction:
         """Operations at twice the length over those at the length; of runs of `width` tokens that see themselves alone."""
         cut = [found[T, "blocked", "forward", False] if width is None else
