@@ -57,8 +57,8 @@ def _exactness(found: Mapping[str, Any]) -> Iterator[str]:
     load = found["workload"]
     yield f"Batch {load['batch']}, context {load['context']}, cache in bf16."
     yield "Each cell says by how many per cent the tool’s figure differs from the exact one; `=` means the same number."
-    yield "For calflops we show twice the multiply-adds that it reports for the model of transformers on the meta device."
-    yield "We give llm-analysis the sizes in the file, with its feed-forward width and experts; it assumes one kind of layer,"
+    yield "calflops runs the model of transformers on the meta device; we double its multiply-adds. We did not look into why some are low."
+    yield "llm-analysis gets the sizes, the feed-forward width and the experts of the model’s file; it assumes one kind of layer,"
     yield "two feed-forward matrices and one embedding."
     yield ""
     tools = [("llm-analysis", key) for key in TITLES] + [("calflops", key) for key in ("parameters", "prefill_flops")]

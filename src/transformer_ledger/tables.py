@@ -264,7 +264,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | type of weights and activations
         method | string | | eager (the attention weights are kept) or fused (they are not); there is no fused row where transformers uses no fused kernel: BLOOM, Gemma 2, gpt-oss, DeepSeek, Falcon with one key for all queries
         checkpointed | bool | | each layer keeps only its input and is computed again in the backward pass
-        dropout | bool | | with the dropout rates of the model's file, as in training; without, as in evaluation. No fused row drops weights: torch's kernel for the CPU does not
+        dropout | bool | | true: a training step with the dropout rates of the model's file; false: without dropout. A fused row drops no attention weights, because torch's kernel for the CPU cannot
         scope | string | | layer (one of a kind), outside (embedding, masks, angles, final norm, input of the head), logits (with the loss) or total
         kind | int64 | | number of the kind of layer, from 0, in order of first appearance
         layers | int64 | layer | layers of that kind; the total is the sum of layers × bytes over the kinds, plus outside and logits
@@ -303,11 +303,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         layout | string | | name of the layout in the config
         devices | int64 | device | data × tensor × pipeline × context
         data | int64 | device | copies of the model, which divide the sequences
-        tensor | int64 | device | that every map is cut over, by heads or width
-        pipeline | int64 | device | that the layers are divided over
-        expert | int64 | device | that the experts of a layer are divided over, among those of a stage
-        context | int64 | device | that the positions of a sequence are divided over
-        microbatches | int64 | | that the sequences of a copy go through the pipeline in
+        tensor | int64 | device | number of devices that share each weight matrix, split by heads or by width
+        pipeline | int64 | stage | number of pipeline stages, each of consecutive layers
+        expert | int64 | device | number of devices of one stage that share the experts of a layer
+        context | int64 | device | number of devices that share the positions of a sequence
+        microbatches | int64 | | number of micro-batches into which the sequences of a data copy are split
         zero_stage | int64 | | what data and context devices divide of the state (ZeRO); null: the recipe's own
         sequence_parallel | bool | | the tensor devices share the tokens of norms and of the maps' inputs
         checkpointing | string | | what the backward pass computes again: none, selective (attention's scores and weights), full (each layer but its input)
@@ -321,7 +321,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         item | string | | item of the recipe, activations (no row where they are not given), weights, cache, or all of a phase
         dtype | string | | type of the item, null for all
         bytes | int64 | byte | on one device of that stage
-        executed_bytes | int64 | byte | the same of tensors that torch cut, and of what one device's module saved; of all, those of the fullest stage
+        executed_bytes | int64 | byte | the same, measured: of the shards that torch makes (weights, state), of the cache and of what one device's module saves (activations); `all` is the sum for the fullest stage
         difference | int64 | byte | bytes minus executed_bytes
         met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),

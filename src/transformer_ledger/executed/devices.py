@@ -285,12 +285,7 @@ def _attention(model: Decoder, method: str, selective: bool) -> None:
 
 def device(spec: ModelSpec, layout: Mapping[str, Any], mesh: DeviceMesh, dtype: str) -> Decoder:
     """The module of one device, from the description of what it has; with fake tensors, in their default type."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(DTYPES[dtype])
-    try:
-        model = Decoder(spec)
-    finally:
-        torch.set_default_dtype(before)
+    model = activations.built(spec, dtype)
     for module in model.modules():
         if isinstance(module, Experts):
             module.forward = functools.partial(activations.grouped, module)  # type: ignore[method-assign]
