@@ -57,7 +57,7 @@ def _exactness(found: Mapping[str, Any]) -> Iterator[str]:
     load = found["workload"]
     yield f"Batch {load['batch']}, context {load['context']}, cache in bf16."
     yield "Each cell says by how many per cent the tool’s figure differs from the exact one; `=` means the same number."
-    yield "calflops runs the model of transformers on the meta device; we double its multiply-adds. We did not look into why some are low."
+    yield "calflops runs the model of transformers on the meta device; we double its multiply-adds. We did not ask why some are low."
     yield "llm-analysis gets the sizes, the feed-forward width and the experts of the model’s file; it assumes one kind of layer,"
     yield "two feed-forward matrices and one embedding."
     yield ""
