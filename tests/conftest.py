@@ -62,6 +62,19 @@ def finished(tmp_path_factory) -> Path:
     return folder
 
 
+# An architecture that costs nothing.
+SMALL = {
+    "layers": 2,
+    "d_model": 16,
+    "heads": 2,
+    "d_ff": 32,
+    "vocabulary": 11,
+    "context": 64,
+    "positions": "none",
+    "norm": "rmsnorm",
+    "feedforward": "gelu",
+}
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = [
     "--no-sandbox",

@@ -110,4 +110,4 @@ def test_a_crate_of_another_run_is_named(results, tmp_path):
     seal["read"]["results/provenance.json"] = "0" * 64
     path.write_text(json.dumps(seal))
     changed = [(one.name, one.why) for one in verify.findings(theirs) if one.kind == "changed"]
-    assert changed == [(CRATE, "made from another provenance.json")]
+    assert changed == [(CRATE, "made from another results/provenance.json")]

@@ -1,6 +1,7 @@
 """A job that a parent forks is the same job: its output, its exit code; without a parent it runs by itself."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,3 +80,12 @@ def test_without_a_parent_a_job_runs_by_itself(tmp_path, monkeypatch):
     monkeypatch.setenv(fork.PLACE, str(tmp_path))
     assert fork.ask({"torch": ""}) is None
     assert fork.ask({}) is None
+
+
+def test_a_parent_serves_its_own_code_only(parent, tmp_path):
+    """A run within a run, of another checkout, would else get this one's code under the other one's hashes."""
+    other = tmp_path / "src"
+    shutil.copytree(ROOT / "src", other)
+    asked = run([sys.executable, "-c", "import sys; from transformer_ledger import fork; print(fork.ask({'torch': ''}))"],
+                parent[1] | {"PYTHONPATH": str(other)})  # fmt: skip
+    assert asked.stdout == "None\n", asked.stderr

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import copy_project, snakemake
+from conftest import SMALL, copy_project, snakemake
 
 from transformer_ledger import seals, tables
 from transformer_ledger.config import ConfigError, laid_over, load
@@ -32,17 +32,6 @@ rule costs:
     output: "costs.txt"
     shell: "echo {input:q} > {output}"
 """
-SMALL = {
-    "layers": 2,
-    "d_model": 16,
-    "heads": 2,
-    "d_ff": 32,
-    "vocabulary": 11,
-    "context": 64,
-    "positions": "none",
-    "norm": "rmsnorm",
-    "feedforward": "gelu",
-}
 
 
 @pytest.fixture(scope="module")

@@ -8,19 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import snakemake
+from conftest import SMALL, snakemake
 
-SMALL = {
-    "layers": 2,
-    "d_model": 16,
-    "heads": 2,
-    "d_ff": 32,
-    "vocabulary": 11,
-    "context": 64,
-    "positions": "none",
-    "norm": "rmsnorm",
-    "feedforward": "gelu",
-}
 LEDGERS = ["parameters", "training_state", "kv_cache", "matmul", "activations", "agreement", "fit", "conventions"]
 LEDGERS += ["layout", "training_compute"]  # all of them read the executions
 MADE = ["families", "published"]  # ledgers of models that are no setting

@@ -57,11 +57,17 @@ def rewrite(path: Path) -> None:
     reseal(results, "claims.parquet", content_sha256=seals.digest(path), digest="0" * 64)
 
 
+def other(path: Path) -> None:
+    """The summary of another run: whole, and made from other tables."""
+    reseal(path.parent, "summary.txt", read={"results/claims.parquet": "0" * 64})
+
+
 # damage: (what is done, to which file, the line that names it)
 DAMAGE = {
     "flipped": (flip, "ledger/matmul.parquet", "changed  ledger/matmul.parquet: changed since it was written"),
     "cut": (cut, "report.html", "changed  report.html: "),
     "emptied": (lambda path: path.write_bytes(b""), "summary.txt", "changed  summary.txt: 0 of "),
+    "of other tables": (other, "summary.txt", "changed  summary.txt: made from another results/claims.parquet"),
     "flipped weights": (flip, "checkpoint/model.safetensors", "changed  checkpoint/model.safetensors: changed since"),
     "a flipped record": (flip, "provenance.json", "changed  provenance.json: changed since it was written"),
     "no record": (Path.unlink, "provenance.json", "missing  provenance.json"),

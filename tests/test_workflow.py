@@ -16,8 +16,9 @@ import yaml
 from conftest import ROOT, copy_project, snakemake
 from faults import same
 
-from transformer_ledger import fingerprint, huggingface, tables
+from transformer_ledger import fingerprint, huggingface, jobs, tables
 from transformer_ledger.ledger import parameters
+from transformer_ledger.report import quick
 
 MINIMAL = ("--configfile", "config.minimal.yaml")
 
@@ -89,6 +90,17 @@ def test_the_ledgers_of_my_own_model_alone(tmp_path):
     assert "qwen3-8b" in text
     assert "teaching" not in text
     assert "torch" not in fingerprint.packages("transformer_ledger.report.quick")
+
+
+def test_every_picture_shows_numbers(finished):
+    """A picture picks its rows by what a verification calls them; one that finds none would be left out in silence."""
+    pictures = list((finished / "results").rglob("figure/*.csv"))
+    assert len(pictures) > 10
+    assert [path.name for path in pictures if path.read_text() == "no numbers\n"] == []
+
+
+def test_the_quick_page_has_the_ledgers_that_its_settings_are_made_for():
+    assert tuple(quick.LEDGERS) == jobs.QUICK
 
 
 def test_one_experiment_alone(project):

@@ -190,6 +190,9 @@ def _packages(arguments: list[str]) -> dict[str, str]:
 
 def command(forked: list[str] | None = None) -> int:
     """`main` as a process of its own, or as one that a parent has forked, with these arguments."""
+    leader = os.environ.get(RUN)
+    # Ctrl-C also reaches the jobs of a run: they leave it to the run to end them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if leader else signal.SIG_DFL)
     if forked is None and fork.PLACE in os.environ:
         code = fork.ask(_packages(sys.argv[1:]))
         if code is not None:
@@ -197,9 +200,6 @@ def command(forked: list[str] | None = None) -> int:
     # Past the machine's memory the kernel would end some process or other.
     limits.memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `size … | head` ends without a word
-    leader = os.environ.get(RUN)
-    # Ctrl-C also reaches the jobs of a run: they leave it to the run to end them.
-    signal.signal(signal.SIGINT, signal.SIG_IGN if leader else signal.SIG_DFL)
     if leader:
         limits.follow(int(leader))
     return main(forked)

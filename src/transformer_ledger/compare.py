@@ -37,6 +37,7 @@ LEDGERS = {
         ("answer", "bytes"),
     ),
     "ledger/layout": (("model", "layout", "phase", "item"), ("bytes",)),
+    "ledger/agreement": (("model", "implementation", "quantity", "workload", "phase", "policy"), ("ledger",)),
     "ledger/conventions": (("model", "quantity", "workload", "convention"), ("value",)),
 }
 BOUNDS = {
@@ -210,7 +211,7 @@ def moved(old: Folder, new: Folder) -> list[Row]:
         if verdicts[0] != verdicts[1]:
             found.append(_row("verdict", "claims", named, "verdict", *verdicts))
     for name, (key, columns) in LEDGERS.items():
-        found += _figures("ledger", old, new, name, key, columns)
+        found += _figures("ledger", old, new, name, key, (*columns, "difference"))  # from what it was compared with
     files = sorted(path.removeprefix("results/").removesuffix(".parquet") for path in old.record.keys() | new.record)
     for name in files:
         if bounds := BOUNDS.get(name) or BOUNDS.get(name.split("/")[0]):

@@ -27,6 +27,7 @@ ENVIRONMENT = {**THREADS, "HF_HUB_OFFLINE": "1"}  # of a parent
 PARENTS = {"torch": ("numpy", "torch"), "transformers": ("transformers.models.llama.modeling_llama",)}
 """Package that a job uses → what its parent imports, in this order; the second parent is forked from the first."""
 BEGUN = b"+"
+WHO = [sys.prefix, __file__]  # the packages and the code: a parent serves its own only
 
 
 def ask(packages: Container[str]) -> int | None:
@@ -34,7 +35,7 @@ def ask(packages: Container[str]) -> int | None:
     wanted = [name for name in PARENTS if name in packages]
     if not wanted or any(os.environ.get(name) != one for name, one in THREADS.items()):
         return None
-    message = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    message = json.dumps([WHO, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(os.path.join(os.environ[PLACE], wanted[-1]))
@@ -58,7 +59,9 @@ def _job(connection: socket.socket) -> int:
     if not size:  # who asked is gone
         os._exit(0)
     with connection.makefile("rb") as stream:
-        arguments, folder, environment = json.loads(stream.read(int.from_bytes(size, "big")))
+        who, arguments, folder, environment = json.loads(stream.read(int.from_bytes(size, "big")))
+    if who != WHO:  # of a run around this one, or in a conda environment: it runs by itself
+        os._exit(0)
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
@@ -94,11 +97,11 @@ def serve(place: Path) -> None:
         listener.listen(1024)  # who asks during the imports waits
         for package in PARENTS[place.name]:
             importlib.import_module(package)
+        if len(os.listdir("/proc/self/task")) > 1:
+            sys.exit(f"{place.name} starts threads where it is imported, so its jobs run by themselves")
         if place.name == "torch" and "transformers" in sys.argv and os.fork() == 0:
             listener.close()
             serve(place.with_name("transformers"))
-        if len(os.listdir("/proc/self/task")) > 1:
-            sys.exit(f"{place.name} starts threads where it is imported, so its jobs run by themselves")
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for a job
         listener.settimeout(0.5)
         while os.getppid() == leader:

@@ -8,6 +8,7 @@ to the job by file.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -406,6 +407,17 @@ class Plan:
                 continue
             except seals.Fault as fault:
                 found[path] = str(fault)
+        return found
+
+    def unseen(self, job: str) -> dict[str, str]:
+        """The faults that Snakemake, which compares time stamps and its own records, does not see; paths from where it runs."""
+        found = {}
+        for path, fault in self.faults(job).items():
+            path = (self.root / path).as_posix()
+            record = Path(".snakemake/metadata", base64.urlsafe_b64encode(path.encode()).decode())
+            known = record.read_text(encoding="utf-8") if record.exists() else ""
+            if fault != seals.OTHER or not known or self.address(job) in known:
+                found[path] = fault
         return found
 
     def store(self, jobs: Sequence[str] | None = None) -> None:

@@ -17,14 +17,8 @@ from typing import Any
 
 from transformer_ledger import fingerprint, jobs, seals
 
-RECORD = "results/provenance.json"
-CRATE = "results/ro-crate-metadata.json"
-UNRECORDED = (
-    RECORD,
-    "results/summary.txt",
-    CRATE,
-    "results/workflow.smk",
-)  # made as the record is made, or later: their seals alone tell
+UNRECORDED = tuple(path for job in jobs.LAST for path in jobs.outputs(job))  # their seals alone tell
+RECORD = UNRECORDED[0]
 FOREIGN = "README.md"  # tracked, made by no job
 # kind of finding: (title of its lines where one stands for many files, what to do)
 KINDS = {
@@ -95,6 +89,13 @@ def _file(results: Path, path: str, seal: Mapping[str, Any] | None, record: Mapp
         yield Finding("changed", name, why)
 
 
+def _other(results: Path, path: str) -> list[Finding]:
+    """What a file that is not in the record was made from and that is not here."""
+    read = seals.read(path, results).get("read", {})
+    others = [name for name, digest in read.items() if seals.read(name, results).get("content_sha256") != digest]
+    return [Finding("changed", path.removeprefix("results/"), f"made from another {name}") for name in others]
+
+
 @cache
 def _here(job: str, module: str) -> tuple[str, str | None, dict[str, str]]:
     """Code, other files and packages of a job in this checkout."""
@@ -135,9 +136,7 @@ def findings(results: Path) -> list[Finding]:
         found += here or [*_file(results, path, entry, record)] or [*_code(name, entry)]
     asked = [path for path in jobs.outputs(jobs.ASKED) if seals.place(path, results).exists()]
     for path in (*UNRECORDED[1:], *asked):
-        found += _file(results, path, None, record)
-    if seals.read(CRATE, results).get("read", {}).get(RECORD) != seals.read(RECORD, results).get("content_sha256"):
-        found.append(Finding("changed", CRATE.removeprefix("results/"), "made from another provenance.json"))
+        found += [*_file(results, path, None, record)] or _other(results, path)
     files = {path.removeprefix("results/") for path in (*record, *UNRECORDED, *asked)}
     known = {FOREIGN, *files, *(f"{seals.FOLDER}/{name}.json" for name in files)}
     there = {path.relative_to(results).as_posix() for path in results.rglob("*") if not path.is_dir()}

@@ -1,5 +1,4 @@
 # The checked config and a job's spec, for all rules.
-import base64
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ sys.path.insert(0, str(SOURCE))
 for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).parent}.items():
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
-from transformer_ledger import fingerprint, fork, jobs, seals
+from transformer_ledger import fingerprint, fork, jobs
 from transformer_ledger.config import ConfigError, laid_over, load, read, sources
 
 # Another Snakefile takes this one with `module`: its `config` lies over config.yaml, its `prefix` is the folder of results/.
@@ -27,18 +26,14 @@ if workflow.modifier.path_modifier.modifies_prefixes:
     sys.exit(
         "module: replace_prefix tears results/ and logs/ apart; give `prefix`, the folder in which both are to lie"
     )
-if not MODULE:
-    if not Path("config.yaml").exists():
-        sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
-    try:
-        read("config.yaml")  # Snakemake would not say in which line it is wrong
-    except ConfigError as error:
-        sys.exit(f"{error}")
-
-    configfile: "config.yaml"
-
-
+if not (MODULE or Path("config.yaml").exists()):
+    sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
 try:
+    if not MODULE:
+        read("config.yaml")  # Snakemake would not say in which line it is wrong
+
+        configfile: "config.yaml"
+
     settings = load(*laid_over(HOME / "config.yaml", config)) if MODULE else load(config, *sources(workflow))
 except ConfigError as error:
     sys.exit(f"{error}")
@@ -62,16 +57,12 @@ def names(kind):
 def mend(name):
     """Have a job run where its files are not what its seals say; Snakemake looks at their time stamps only."""
     try:
-        faults = plan.faults(name)
+        faults = plan.unseen(name)
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}; move it away, and the run makes the file")
     for path, fault in faults.items():
-        path = f"{ROOT}{path}"
-        record = Path(".snakemake/metadata", base64.urlsafe_b64encode(path.encode()).decode())
-        known = record.read_text(encoding="utf-8") if record.exists() else ""
-        if fault != seals.OTHER or not known or plan.address(name) in known:  # else Snakemake says so itself
-            print(f"{path}: {fault}; it is made anew", file=sys.stderr)
-            workflow.dag.forcefiles.add(path)
+        print(f"{path}: {fault}; it is made anew", file=sys.stderr)
+        workflow.dag.forcefiles.add(path)
 
 
 def tables(job):

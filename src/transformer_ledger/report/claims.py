@@ -65,8 +65,12 @@ def lead(claims: Rows) -> Markup:
 
 def _check(name: str, wrong: int, total: int, **values: Any) -> dict[str, Any]:
     """One line about a count that should be 0."""
-    said = layout.say(f"checks/{name}" if wrong or not total else f"checks/{name}-none", **values)
-    return {"html": said, "css": "off" if wrong or not total else "zero"}
+    off = wrong or not total
+    counts = {"wrong": numbers.short(wrong), "total": numbers.short(total)}
+    return {
+        "html": layout.say(f"checks/{name}{'' if off else '-none'}", **counts, **values),
+        "css": "off" if off else "zero",
+    }
 
 
 def checks(verification: Tables, ledger: Tables, experiment: Tables) -> list[dict[str, Any]]:
@@ -82,28 +86,13 @@ def checks(verification: Tables, ledger: Tables, experiment: Tables) -> list[dic
         for name, count in met_by(ledger).items()
         if count and name != NOTHING
     )
+    nothing = layout.told("checks/nothing", rows=layout.listed(alone)) if alone else ""
+    uncounted = layout.say("checks/uncounted", count=numbers.short(wide)) if wide else ""
     outside, missed = (sum(not row["holds"] for row in rows) for rows in (held, controls))
     return [
-        _check(
-            "differ",
-            differ,
-            len(compared),
-            differ=numbers.short(differ),
-            compared=numbers.short(len(compared)),
-            met=met,
-            nothing=layout.told("checks/nothing", rows=layout.listed(alone)) if alone else "",
-        ),
-        _check(
-            "outside",
-            outside,
-            len(held),
-            outside=numbers.short(outside),
-            held=numbers.short(len(held)),
-            uncounted=layout.say("checks/uncounted", count=numbers.short(wide)) if wide else "",
-        ),
-        _check(
-            "controls", missed, len(controls), unbroken=numbers.short(missed), controls=numbers.short(len(controls))
-        ),
+        _check("differ", differ, len(compared), met=met, nothing=nothing),
+        _check("outside", outside, len(held), uncounted=uncounted),
+        _check("controls", missed, len(controls)),
     ]
 
 

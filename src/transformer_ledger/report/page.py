@@ -170,25 +170,25 @@ def _environment() -> jinja2.Environment:
 
 def compute(
     *,
-    models: Mapping[str, Any] | None = None,
-    workloads: Mapping[str, Any] | None = None,
-    training_runs: Mapping[str, Any] | None = None,
-    recipes: Mapping[str, Any] | None = None,
-    cache_dtypes: Sequence[str] | None = None,
-    devices: Mapping[str, Mapping[str, Any]] | None = None,
-    report: Mapping[str, Any] | None = None,
-    claims: Tables | None = None,
-    verification: Tables | None = None,
-    ledger: Tables | None = None,
-    experiment: Tables | None = None,
-    timing: Tables | None = None,
-    study: Tables | None = None,
-    sweeps: Mapping[str, Any] | None = None,
-    answers: Tables | None = None,
-    maps: Tables | None = None,
-    figure: Mapping[str, str] | None = None,
-    formulas: Mapping[str, Any] | None = None,
-    provenance: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Mapping[str, Any] = {},
+    workloads: Mapping[str, Any] = {},
+    training_runs: Mapping[str, Any] = {},
+    recipes: Mapping[str, Any] = {},
+    cache_dtypes: Sequence[str] = (),
+    devices: Mapping[str, Mapping[str, Any]] = {},
+    report: Mapping[str, Any] = {},
+    claims: Mapping[str, Rows] = {},
+    verification: Mapping[str, Rows] = {},
+    ledger: Mapping[str, Rows] = {},
+    experiment: Mapping[str, Rows] = {},
+    timing: Mapping[str, Rows] = {},
+    study: Mapping[str, Rows] = {},
+    sweeps: Mapping[str, Any] = {},
+    answers: Mapping[str, Rows] = {},
+    maps: Mapping[str, Rows] = {},
+    figure: Mapping[str, str] = {},
+    formulas: Mapping[str, Any] = {},
+    provenance: Mapping[str, Mapping[str, Any]] = {},
     parts: Sequence[str] | None = None,
 ) -> str:
     """HTML of the page. Any argument may be missing or empty: what rests on it is left out or said to be missing.
@@ -196,56 +196,49 @@ def compute(
     `figure` are the texts of the pictures' SVG files, by their stems; `formulas` is what results/formulas.json holds.
     `parts` are the sections that the page has, where it is not to have all.
     """
-    models, recipes, report = models or {}, recipes or {}, report or {}
-    verification, ledger, experiment, timing = verification or {}, ledger or {}, experiment or {}, timing or {}
-    study, provenance, training_runs, algebra = study or {}, provenance or {}, training_runs or {}, formulas or {}
-    rows = list((claims or {}).get("claims", []))
-    everything, every = ledger, len(models)
-    models = shown(models, report)
-    ledger = _of(models, ledger)
-    recipes = {
-        name: recipe for name, recipe in recipes.items() if not recipe.get("lora")
-    }  # the calculator has no adapters
+    rows, every, models = list(claims.get("claims", [])), len(models), shown(models, report)
+    given = ledgers.Inputs(_of(models, ledger), calculator.specs(models), _labels(models), ledger)
+    recipes = {name: one for name, one in recipes.items() if not one.get("lora")}  # the calculator has no adapters
     training_runs = {name: run for name, run in training_runs.items() if run["model"] in models}
-    labels = {name: model.get("label") or name for name, model in models.items()}
-    given = ledgers.Inputs(ledger, calculator.specs(models), labels, everything)
-    start, device = report.get("whatif", {}), calculator.first_device(devices or {})
-    calculated = calculator.every_model(models)
-    judging = {"claims": claims or {}, "verification": verification, "experiment": experiment, "study": study}
-    surprised = surprises(**judging, ledger=everything, timing=timing)
-    costs = [part for part in ledgers.sections(given) if not parts or part.id not in COMPARED]
+    kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
+    surprised = surprises(claims=claims, verification=verification, **kinds)
+    tries, plays = claimfigures.tries(models, recipes), claimfigures.plays(models if formulas else {}, recipes)
+    possible = bool(formulas and models and recipes)
     sections = [
-        judged.findings(rows, surprised, judged.checks(verification, everything, experiment)),
-        _calculator(bool(algebra and models and recipes), device, given.mixed()),
-        judged.section(
-            rows,
-            verification,
-            claimfigures.tries(models, recipes),
-            claimfigures.plays(models if algebra else {}, recipes),
-        ),
-        layout.section("ledgers", layout.text("sections/ledgers/alone" if parts else "ledgers"), sections=costs),
-        _models(models, given, every, typeset.whole(algebra, labels)),
-        layout.section(
-            "sweeps", layout.text("sweeps"), sections=swept.sections(sweeps or {}, answers or {}, maps or {})
-        ),
-        layout.section("experiments", layout.text("experiments"), sections=experiments.sections(experiment)),
-        layout.section("studies", layout.text("studies"), sections=studies.sections(study, timing)),
+        judged.findings(rows, surprised, judged.checks(verification, ledger, experiment)),
+        _calculator(possible, calculator.first_device(devices), given.mixed()),
+        judged.section(rows, verification, tries, plays),
+        _ledgers(given, parts),
+        _models(models, given, every, typeset.whole(formulas, given.labels)),
+        _chapter("sweeps", swept.sections(sweeps, answers, maps)),
+        _chapter("experiments", experiments.sections(experiment)),
+        _chapter("studies", studies.sections(study, timing)),
         _timing(timing),
-        typeset.section(algebra, labels),
+        typeset.section(formulas, given.labels),
         layout.section("glossary", layout.text("glossary"), Block("glossary", {"terms": layout.words()["glossary"]})),
         _provenance(provenance),
     ]
     sections = [part for part in sections if parts is None or part.id in parts]
-    kinds = {"ledger": ledger, "experiment": experiment, "study": study, "timing": timing}
-    data = {
-        **_data(sections, kinds, verification, report),
-        "whatif": calculator.described(
-            calculated, training_runs, recipes, list(cache_dtypes or []), devices or {}, start
-        ),
-    }
-    title = report.get("title", "Transformer Ledger")
+    data = _data(sections, {**kinds, "ledger": given.ledger}, verification, report)
+    every_model, start = calculator.every_model(models), report.get("whatif", {})
+    data["whatif"] = calculator.described(every_model, training_runs, recipes, list(cache_dtypes), devices, start)
     lead = layout.say("lead-ledgers") if parts else judged.lead(rows)
-    return _html(title, lead, sections, figure or {}, data, algebra.get("script", NO_FUNCTIONS))
+    title, script = report.get("title", "Transformer Ledger"), formulas.get("script", NO_FUNCTIONS)
+    return _html(title, lead, sections, figure, data, script)
+
+
+def _labels(models: Mapping[str, Any]) -> dict[str, str]:
+    return {name: model.get("label") or name for name, model in models.items()}
+
+
+def _chapter(id: str, sections: Iterable[Section | None]) -> Section:
+    return layout.section(id, layout.text(id), sections=sections)
+
+
+def _ledgers(given: ledgers.Inputs, parts: Sequence[str] | None) -> Section:
+    """The ledgers; on a page of some parts, where nothing ran, without what models that ran say of them."""
+    costs = [part for part in ledgers.sections(given) if not parts or part.id not in COMPARED]
+    return layout.section("ledgers", layout.text("sections/ledgers/alone" if parts else "ledgers"), sections=costs)
 
 
 def alone(title: str, lead: Markup, sections: Sequence[Section]) -> str:
