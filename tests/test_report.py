@@ -681,8 +681,8 @@ def test_without_enough_points_there_is_no_picture():
     ("printed", "ours", "outcome"),
     [
         ("8,192", 8192, "reproduced"),
-        ("81,920", 8192, "same magnitude: 0.1 times the printed figure"),
-        ("1,024", 8192, "same magnitude: 8 times the printed figure"),
+        ("81,920", 8192, "same magnitude: ours is 0.1 times the printed figure"),
+        ("1,024", 8192, "same magnitude: ours is 8 times the printed figure"),
         ("0", 3, "not reproduced"),
     ],
 )

@@ -96,7 +96,8 @@ def test_every_picture_shows_numbers(finished):
     """A picture picks its rows by what a verification calls them; one that finds none would be left out in silence."""
     pictures = list((finished / "results").rglob("figure/*.csv"))
     assert len(pictures) > 10
-    assert [path.name for path in pictures if path.read_text() == "no numbers\n"] == []
+    # The minimal config has two widths of a head, too few for a line.
+    assert [path.name for path in pictures if path.read_text() == "no numbers\n"] == ["saturation.csv"]
 
 
 def test_the_quick_page_has_the_ledgers_that_its_settings_are_made_for():

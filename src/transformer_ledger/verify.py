@@ -89,10 +89,11 @@ def _file(results: Path, path: str, seal: Mapping[str, Any] | None, record: Mapp
         yield Finding("changed", name, why)
 
 
-def _other(results: Path, path: str) -> list[Finding]:
-    """What a file that is not in the record was made from and that is not here."""
+def _other(results: Path, path: str, record: Mapping[str, Any]) -> list[Finding]:
+    """What a file that is not in the record was made from, and that is neither in the record nor the record."""
+    known = {**record, RECORD: seals.read(RECORD, results)}
     read = seals.read(path, results).get("read", {})
-    others = [name for name, digest in read.items() if seals.read(name, results).get("content_sha256") != digest]
+    others = [name for name, digest in read.items() if known.get(name, {}).get("content_sha256") != digest]
     return [Finding("changed", path.removeprefix("results/"), f"made from another {name}") for name in others]
 
 
@@ -136,7 +137,7 @@ def findings(results: Path) -> list[Finding]:
         found += here or [*_file(results, path, entry, record)] or [*_code(name, entry)]
     asked = [path for path in jobs.outputs(jobs.ASKED) if seals.place(path, results).exists()]
     for path in (*UNRECORDED[1:], *asked):
-        found += [*_file(results, path, None, record)] or _other(results, path)
+        found += [*_file(results, path, None, record)] or _other(results, path, record)
     files = {path.removeprefix("results/") for path in (*record, *UNRECORDED, *asked)}
     known = {FOREIGN, *files, *(f"{seals.FOLDER}/{name}.json" for name in files)}
     there = {path.relative_to(results).as_posix() for path in results.rglob("*") if not path.is_dir()}
