@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from transformer_ledger import huggingface, size
 from transformer_ledger.families import ADAMW, FAMILIES
 from transformer_ledger.ledger import kv_cache, layout
 from transformer_ledger.ledger import parameters as ledger
 from transformer_ledger.ledger.layout import Layout
+from transformer_ledger.model import ModelError
 
-NEWER = Path(__file__).parents[1] / "resources/models/newer"
+ROOT = Path(__file__).parents[1]
+NEWER = ROOT / "resources/models/newer"
 
 
 def read(name):
@@ -27,6 +30,7 @@ SPREAD = [
     ("llama", {"tensor": 2, "checkpointing": "full", "pipeline": 2, "microbatches": 4, **TRAINED}),
     ("gpt2", {"tensor": 4, "pipeline": 2, "microbatches": 1, "attention": "eager", **TRAINED}),
     ("gemma2", {"tensor": 2, "checkpointing": "selective"}),
+    ("gemma2", {"pipeline": 2, "attention": "eager"}),  # one mask a stage: the first has the window's
     ("mixtral", {"tensor": 2}),
     ("mixtral", {"data": 4, "expert": 2, "zero_stage": 3}),
     ("qwen2_moe", {"tensor": 2, "expert": 4, "data": 2, **TRAINED}),
@@ -35,6 +39,8 @@ SPREAD = [
     ("deepseek_v3", {"tensor": 2, "expert": 2, "checkpointing": "selective", **TRAINED}),
     ("gpt_oss", {"tensor": 2, "expert": 2, **TRAINED}),
 ]
+SPREAD = [(name, given, 12) for name, given in SPREAD]
+SPREAD += [("llama", {"data": 2, "microbatches": 2, "pipeline": 2}, 7)]  # four sequences, and three
 
 
 def rows(spec, given, recipe=ADAMW, batch=12, context=16):
@@ -55,11 +61,11 @@ def rows(spec, given, recipe=ADAMW, batch=12, context=16):
     return layout.compute({spec.name: spec.to_json()}, layouts, {spec.name: counted})
 
 
-@pytest.mark.parametrize(("name", "given"), SPREAD)
-def test_every_item_is_that_of_tensors_that_torch_cuts_and_of_a_module_that_runs(name, given):
+@pytest.mark.parametrize(("name", "given", "batch"), SPREAD)
+def test_every_item_is_that_of_tensors_that_torch_cuts_and_of_a_module_that_runs(name, given, batch):
     pytest.importorskip("torch")
     spec = FAMILIES[name].read(name)
-    found = rows(spec, given, ADAMW | {"weights": "bf16"})
+    found = rows(spec, given, ADAMW | {"weights": "bf16"}, batch)
     assert [row["item"] for row in found if row["difference"] != 0] == []
     items = [row["item"] for row in found]
     assert items.count("all") == 2
@@ -109,6 +115,14 @@ def test_cache_and_state_on_a_device():
     assert found["cache_bytes"] == 3 * 4096 * 65_536
     wide = layout.sizes(spec, Layout(tensor=16), 1, 4096, "bf16", "bf16", {})
     assert wide["cache_bytes_per_token"] == 32_768  # eight heads: each is there twice
+    every = 2 * 2 * 8 * 128 * 64  # keys and values in bf16 of eight heads of 128, in 64 layers
+    long = layout.sizes(spec, Layout(context=4), 1, 4096, "bf16", "bf16", {})
+    assert long["cache_bytes_per_token"] == every // 4
+    assert long["cache_bytes"] == 4096 * every // 4
+    thirds = layout.sizes(spec, Layout(context=3), 1, 4095, "bf16", "bf16", {})
+    assert thirds["cache_bytes_per_token"] == every // 3 + 1  # rounded up
+    few = layout.sizes(FAMILIES["olmo2"].read("m"), Layout(tensor=2, context=4), 1, 2, "bf16", "bf16", {})
+    assert few["cache_bytes"] == 2 * few["cache_bytes_per_token"]  # of two tokens, the fullest device has one
     latent = read("kimi-k2-instruct")
     whole = kv_cache.cache_bytes(latent, 1, 4096, "bf16", "needed")
     assert layout.cache_bytes(latent, Layout(tensor=8), 1, 4096, "bf16") == [whole]
@@ -127,7 +141,7 @@ def test_cache_and_state_on_a_device():
         ("tensor=3", "tensor 3 does not divide the attention heads 64"),
         ("tensor=12", "tensor 12 does not divide the attention heads 64"),
         ("pipeline=65", "pipeline 65 is more than the 64 layers"),
-        ("expert=2", "expert 2 does not divide the 1 devices of a stage, data × tensor × context"),
+        ("data=2,expert=2", "expert 2: the model has no experts; allowed: 1"),
         ("context=2,attention=eager", "context 2 reads attention block by block; allowed: attention fused"),
         ("context=3", "context 3 does not divide the 4096 positions that it cuts"),
         ("zero_stage=4", "is no layout"),
@@ -144,6 +158,44 @@ def test_degrees_that_do_not_fit(capsys, given, message):
         code = ended.code
     assert code
     assert message in capsys.readouterr().err
+
+
+def test_experts_are_spread_where_a_layer_has_some():
+    spec = FAMILIES["deepseek_v3"].read("deepseek_v3")  # its first layer is dense
+    assert not all(layer.feedforward.experts for _, layer in spec.kinds())
+    assert layout.parameters(spec, Layout(data=2, expert=2)) < layout.parameters(spec, Layout())
+    with pytest.raises(ModelError, match="expert 2 does not divide the 1 devices of a stage, data × tensor × context"):
+        layout.stages(spec, Layout(expert=2))
+
+
+def test_the_last_stage_may_be_the_fullest():
+    pytest.importorskip("torch")
+    from transformer_ledger.executed import devices
+
+    spec, own = FAMILIES["llama"].read("llama"), Layout(pipeline=2, microbatches=2, checkpointing="full")
+    with devices.group(1):
+        first, last = devices.saved(spec, devices.cut(spec, 1, 1), dataclasses.asdict(own), 12, 16, "bf16")
+    assert last > first
+    assert layout.sizes(spec, own, 12, 16, "bf16", "bf16", {})["activation_bytes"] == last
+
+
+def test_activations_of_every_configured_layout_are_given():
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    reasons = {}
+    for name, given in config["layouts"].items():
+        own = Layout(**{field.name: given[field.name] for field in dataclasses.fields(Layout) if field.name in given})
+        for model in given["models"]:
+            raw = json.loads((ROOT / config["models"][model]["hf_config"]).read_text())
+            dtype = config["recipes"][given["recipe"]]["weights"]
+            reasons[name, model] = layout.untrained(huggingface.read(model, raw)[0], own, dtype)
+    assert reasons == {
+        ("tensor-8-eager", "llama-3-8b"): "",
+        ("zero-3", "llama-3-8b"): "",
+        ("three-ways", "llama-3-70b"): "",
+        ("context-2", "llama-3-70b"): "",
+        ("pipeline-2", "llama-3-8b"): "",
+        ("experts-8", "mixtral-8x7b"): "",
+    }
 
 
 def test_size_says_what_the_fullest_device_holds(capsys):

@@ -176,19 +176,14 @@ def saved_bytes(
     return {**parts, "outside": rest, "logits": logits_bytes, "total": total}
 
 
-def built(spec: ModelSpec, dtype: str) -> Decoder:
-    """Our decoder with weights of one type from the start: fake ones cannot be converted afterwards."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(DTYPES[dtype])
-    try:
-        return Decoder(spec)
-    finally:
-        torch.set_default_dtype(before)
-
-
 def decoder(spec: ModelSpec, dtype: str, method: str, checkpointed: bool) -> Decoder:
     """Our decoder on the CPU, attention eager or fused, its layers checkpointed or not, experts by a grouped kernel."""
-    model = built(spec, dtype)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(DTYPES[dtype])  # fake weights cannot be converted afterwards
+    try:
+        model = Decoder(spec)
+    finally:
+        torch.set_default_dtype(before)
     for module in model.modules():
         if isinstance(module, Experts):
             module.forward = functools.partial(grouped, module)  # type: ignore[method-assign]

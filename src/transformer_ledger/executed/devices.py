@@ -274,26 +274,14 @@ def _shared_tokens(model: Decoder, mesh: DeviceMesh) -> None:
     model._rotate = functools.partial(turned, model._rotate)  # type: ignore[method-assign]
 
 
-def _attention(model: Decoder, method: str, selective: bool) -> None:
-    """Fused attention, and attention that is computed again in the backward pass."""
-    for module in model.modules():
-        if isinstance(module, Attention):
-            attend = functools.partial(activations.fused, module) if method == "fused" else module.attend
-            again = functools.partial(checkpoint, attend, use_reentrant=False)
-            module.attend = again if selective else attend  # type: ignore[method-assign]
-
-
 def device(spec: ModelSpec, layout: Mapping[str, Any], mesh: DeviceMesh, dtype: str) -> Decoder:
     """The module of one device, from the description of what it has; with fake tensors, in their default type."""
-    model = activations.built(spec, dtype)
-    for module in model.modules():
-        if isinstance(module, Experts):
-            module.forward = functools.partial(activations.grouped, module)  # type: ignore[method-assign]
+    model = activations.decoder(spec, dtype, layout["attention"], layout["checkpointing"] == "full")
     if layout["sequence_parallel"] and mesh.size() > 1:
         _shared_tokens(model, mesh)
-    _attention(model, layout["attention"], layout["checkpointing"] == "selective")
-    if layout["checkpointing"] == "full":
-        activations.save_inputs(model.layers)
+    for module in model.modules():
+        if isinstance(module, Attention) and layout["checkpointing"] == "selective":
+            module.attend = functools.partial(checkpoint, module.attend, use_reentrant=False)  # type: ignore[method-assign]
     return model
 
 
@@ -309,22 +297,28 @@ def saved(spec: ModelSpec, model: Decoder, layout: Mapping[str, Any], B: int, T:
     own, mesh = local(model), _mesh(layout["tensor"])
     sequences = len(torch.arange(B).tensor_split(layout["data"] * layout["microbatches"])[0])
     positions = len(torch.arange(T).tensor_split(layout["context"])[0])
-    with FakeTensorMode():
-        ran = device(replace(own, layers=tuple((2, layer) for _, layer in own.layers)), layout, mesh, dtype)
-        kept = activations.Saved(ran.parameters())
-        ids, wanted = (torch.zeros(sequences, positions, dtype=torch.long) for _ in range(2))
-        with kept.watching(ran.layers, behind="ended"):
-            logits = ran(ids)
-            kept.part = "loss"
-            _loss(logits, wanted, mesh)
-    shared = sum(kept.bytes[2 * kind] - kept.bytes[2 * kind + 1] for kind in range(len(own.layers)))
+
+    @functools.cache
+    def traced(kinds: tuple[int, ...]) -> Counter[Any]:
+        with FakeTensorMode():
+            described = replace(own, layers=tuple((2, own.layers[kind][1]) for kind in kinds))
+            ran = device(described, layout, mesh, dtype)
+            kept = activations.Saved(ran.parameters())
+            ids, wanted = (torch.zeros(sequences, positions, dtype=torch.long) for _ in range(2))
+            with kept.watching(ran.layers, behind="ended"):
+                logits = ran(ids)
+                kept.part = "loss"
+                _loss(logits, wanted, mesh)
+        return kept.bytes
+
     under_way = most_under_way(layout["pipeline"], layout["microbatches"])
     found = []
     for stage, counts in enumerate(layers_of(spec, layout["pipeline"])):
-        size = shared + sum(copies * kept.bytes[2 * kind + 1] for kind, copies in counts.items())
-        size += kept.bytes["outside"] * (stage == 0)
-        size += (kept.bytes["ended"] + kept.bytes["loss"]) * (stage == layout["pipeline"] - 1)
-        found.append(under_way[stage] * size)
+        size = traced(kinds := tuple(sorted(counts)))  # masks and angles are saved with the first layer that reads them
+        total = sum(size[2 * n] + (counts[kind] - 1) * size[2 * n + 1] for n, kind in enumerate(kinds))
+        total += size["outside"] * (stage == 0)
+        total += (size["ended"] + size["loss"]) * (stage == layout["pipeline"] - 1)
+        found.append(under_way[stage] * total)
     return found
 
 

@@ -1,6 +1,6 @@
 """What the fullest device holds where a model is spread over several: training state, activations, weights, cache [byte].
 
-Degrees multiply to the number of devices. `tensor`: every map is cut by heads or by width, embedding and head by the
+All degrees but `expert` multiply to the number of devices. `tensor`: every map is cut by heads or by width, embedding and head by the
 vocabulary (Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053); `pipeline`: consecutive layers, the first stages one more
 where they do not come out even, the embedding with the first and the head with the last; `expert`: whole experts, over the
 devices of a stage; `context`: the positions of each sequence, attention read block by block (Liu et al. 2023, Ring Attention,
@@ -114,6 +114,8 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
     """Refuse degrees that the model does not have enough of."""
     if layout.pipeline > spec.depth:
         raise ModelError("layout", f"pipeline {layout.pipeline} is more than the {spec.depth} layers")
+    if layout.expert > 1 and not any(layer.feedforward.experts for _, layer in spec.kinds()):
+        raise ModelError("layout", f"expert {layout.expert}: the model has no experts; allowed: 1")
     if layout.stage_devices % layout.expert:
         group = f"the {layout.stage_devices} devices of a stage, data × tensor × context"
         raise ModelError("layout", f"expert {layout.expert} does not divide {group}")
@@ -205,8 +207,7 @@ def _own(spec: ModelSpec, layout: Layout) -> ModelSpec:
     def cut(layer: Layer) -> Layer:
         a, ff, t = layer.mixer, layer.feedforward, layout.tensor
         if isinstance(a, Attention):
-            kv_heads = a.heads // t if a.latent else _kv_heads(a.heads, a.kv_heads, t)
-            a = replace(a, heads=a.heads // t, kv_heads=kv_heads)
+            a = replace(a, heads=a.heads // t, kv_heads=_kv_heads(a.heads, a.kv_heads, t))
         width = ff.width if ff.experts and layout.expert > 1 else ff.width // t
         return replace(layer, mixer=a, feedforward=replace(ff, width=width, shared_width=ff.shared_width // t))
 
@@ -330,23 +331,24 @@ def fullest(every: Sequence[Items]) -> int:
 def sizes(
     spec: ModelSpec, layout: Layout, batch: int, context: int, dtype: str, cache_dtype: str, recipes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Sizes on the fullest device, each by itself; `training_state_bytes` by recipe, activations, in bf16, where they are given."""
+    """Sizes on the fullest device, each by itself; `training_state_bytes` by recipe, activations, in bf16, where they are given.
+
+    `cache_bytes_per_token` is the mean of what the last tokens of one sequence add, one for each context device, rounded up.
+    """
     parts = [every for every, _ in stages(spec, layout)]
     state = {
         name: max(sum(size for _, size in state_bytes(own, layout, recipe).values()) for own in parts)
         for name, recipe in recipes.items()
     }
-    after, before = (
-        max(cache_bytes(spec, layout, layout.data, T, cache_dtype)) if T > 0 else 0
-        for T in (context, context - layout.context)
-    )
+    last = min(layout.context, context)
+    after, before = (max(cache_bytes(spec, layout, layout.data, T, cache_dtype)) for T in (context, context - last))
     trained = not untrained(spec, layout, COMPUTED[0])
     return {
         "devices": layout.devices,
         "parameters": parameters(spec, layout),
         "weight_bytes": max(weight_bytes(own, dtype) for own in parts),
         "cache_bytes": max(cache_bytes(spec, layout, batch, context, cache_dtype)),
-        "cache_bytes_per_token": after - before,
+        "cache_bytes_per_token": -(-(after - before) // last),
         "training_state_bytes": state,
         **({"activation_bytes": max(saved(spec, layout, batch, context, COMPUTED[0]))} if trained else {}),
     }
