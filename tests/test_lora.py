@@ -11,10 +11,12 @@ MAPS = ["attention.query", "attention.value", "attention.output", "feedforward.u
 LORA = {
     "all maps": ADAMW | {"weights": "bf16", "lora": {"rank": 3, "targets": MAPS, "base": None}},
     "packed": ADAMW | {"weights": "bf16", "lora": {"rank": 5, "targets": MAPS[:2], "base": "nf4"}},
+    "none in GPT-2": ADAMW | {"weights": "bf16", "lora": {"rank": 2, "targets": ["feedforward.gate"], "base": None}},
     "divided": ADAMW
     | {"master_weights": "fp32", "devices": 3, "zero_stage": 3}
     | {"lora": {"rank": 2, "targets": MAPS[:1], "base": None}},
 }
+LORA |= {f"packed, ZeRO {stage}": LORA["packed"] | {"devices": 3, "zero_stage": stage} for stage in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral", "deepseek_v3"])
@@ -26,8 +28,9 @@ def test_what_is_kept_is_what_a_decoder_with_adapters_keeps(name):
     for recipe in LORA.values():
         held, shares = count.state_bytes(count.Kinds(spec), recipe)
         rows = training_state.compute({name: spec.to_json()}, {"r": recipe})
-        assert {(row["item"], row["dtype"]): row["bytes"] for row in rows} == held
-        assert {(row["item"], row["dtype"]): row["bytes_per_device"] for row in rows} == shares
+        kept = [row for row in rows if row["bytes"]]
+        assert {(row["item"], row["dtype"]): row["bytes"] for row in kept} == held
+        assert {(row["item"], row["dtype"]): row["bytes_per_device"] for row in kept} == shares
 
 
 def test_an_adapter_has_r_times_both_sides():
@@ -37,6 +40,15 @@ def test_an_adapter_has_r_times_both_sides():
     lora = {"rank": 4, "targets": ["attention.query", "feedforward.down"]}
     found = sum(t.copies * t.shape[0] * t.shape[1] for t in training_state.adapters(tensors(spec), lora))
     assert found == spec.depth * 4 * ((d + q) + (f + d))
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_what_devices_divide_of_adapters_and_of_a_packed_base(stage):
+    spec, recipe = FAMILIES["llama"].read("m").to_json(), LORA[f"packed, ZeRO {stage}"]
+    rows = training_state.compute({"m": spec}, {"r": recipe})
+    divided = {row["item"] for row in rows if row["bytes_per_device"] < row["bytes"]}
+    from_stage = {"first_moment": 1, "second_moment": 1, "gradients": 2, "weights": 3, "adapters": 3}
+    assert divided == {item for item, first in from_stage.items() if first <= stage}
 
 
 def test_frozen_weights_have_neither_gradient_nor_moments():

@@ -19,10 +19,17 @@ WORKLOADS = {"long": {"batch": 3, "context": 11}, "short": {"batch": 2, "context
 
 CACHE_DTYPES = ["bf16", "int4-g64"]
 ADAMW = {"weights": "fp32", "gradients": "fp32", "optimizer": "adamw", "moments": "fp32"}
-RECIPES: dict[str, dict[str, Any]] = {  # whose bytes depend on the shapes of tensors, and one that devices share
+PACKED = {
+    "rank": 3,
+    "base": "nf4",
+    "targets": ["attention.query", "attention.value", "feedforward.up", "feedforward.down"],
+}
+RECIPES: dict[str, dict[str, Any]] = {  # whose bytes depend on the shapes of tensors, and some that devices share
     "adafactor": ADAMW | {"optimizer": "adafactor"},
     "8-bit": ADAMW | {"moments": "int8-g256"},
     "zero-3": ADAMW | {"devices": 7, "zero_stage": 3},
+    "adapters-zero-2": ADAMW | {"weights": "bf16", "devices": 7, "zero_stage": 2, "lora": PACKED},
+    "adapters-zero-3": ADAMW | {"weights": "bf16", "devices": 7, "zero_stage": 3, "lora": PACKED},
 }
 
 GPT = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT, "n_inner": 56}
