@@ -478,6 +478,15 @@ def test_public_reads_old_and_new_files():
     assert public_config(small, multimodal) == public_config(small, inner) | {"model_type": "gemma3_text"}
 
 
+def test_a_fused_kernel_drops_no_weights():
+    plain = [("eager", False, False), ("eager", True, False), ("fused", False, False), ("fused", True, False)]
+    dropping = [("eager", False, True), ("eager", True, True)]
+    assert list(copies.ways(None, Dropout(weights=0.1))) == plain + dropping
+    fused = [("fused", False, True), ("fused", True, True)]
+    assert list(copies.ways(None, Dropout(attention=0.1))) == plain + dropping + fused
+    assert list(copies.ways(None, Dropout())) == plain
+
+
 def test_the_table_takes_the_rows(execution, tmp_path):
     rows = compute(execution)
     tables.write(tmp_path / "a.parquet", "ledger/activations", rows, {})

@@ -35,3 +35,8 @@ def test_an_example_runs(example, printed, monkeypatch, capsys):
 def test_a_wrong_option_is_an_error_and_ends_no_process(options, message):
     with pytest.raises(ValueError, match=message):
         size.of(ROOT / "resources/models/gpt2.json", **options)
+
+
+def test_an_option_of_none_is_its_default():
+    path = ROOT / "resources/models/gpt2.json"
+    assert size.of(path, layout=None, batch=None, execute=None) == size.of(path)

@@ -29,9 +29,8 @@ class Experts:
     # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | listed (moe_layers) | parts
     # (as State.where).
     where: str = "all"
-    dense_width: int = (
-        0  # default of intermediate_size_mlp, the dense layers' own width; 0: intermediate_size is theirs
-    )
+    # Default of intermediate_size_mlp, the dense layers' own width; 0: intermediate_size is theirs.
+    dense_width: int = 0
     dense_first: int = 0  # default of first_k_dense_replace
     shared: str = ""  # experts that every token passes: "" | one | counted (so many) | the key of their width in all
     shared_count: int = 1  # default of n_shared_experts

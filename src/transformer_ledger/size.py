@@ -51,7 +51,9 @@ cache, `bytes` is what attention can still read (`needed`), `bytes_per_token` wh
 it in one sequence (a full window adds nothing), `reserved_bytes` the full length in every layer, `state_bytes` what does
 not grow. Types of GGUF files (q8_0, q4_0 …) are types too, and keys and values may have one each: q8_0/q4_0. Forward FLOPs
 are those of a dense kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml
-counts its state once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations.
+counts its state once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations. With --layout,
+`cache_bytes_per_token` is what a token of one sequence adds on the fullest device: the mean of the last tokens, one for each
+context device, rounded up.
 
 A directory with *.safetensors files is compared with the closed form, tensor by tensor; only their headers are read. Several
 files make a table."""
@@ -440,11 +442,13 @@ def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 def of(path: str | Path, **options: Any) -> dict[str, Any]:
     """Everything about a config.json or the folder of a checkpoint, as `size --json` prints it.
 
-    `options` are those of the command: batch, context, dtype, cache_dtype, layout, execute. Raises ModelError (a ValueError),
-    another ValueError or OSError where the file or an option is wrong.
+    `options` are those of the command: batch, context, dtype, cache_dtype, layout, execute; None is the
+    default. Raises ModelError (a ValueError), another ValueError or OSError where the file or an option is wrong.
     """
     words = []
     for name, value in options.items():
+        if value is None:
+            continue
         flag = f"--{name.replace('_', '-')}"
         words += [flag] * bool(value) if isinstance(value, bool) else [flag, str(value)]
     parser = _parser()

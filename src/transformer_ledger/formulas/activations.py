@@ -3,9 +3,8 @@
 Numbers take b = 2 bytes (bf16, fp16) but for what is kept in fp32 whatever the model's type: what an RMSNorm saves, the
 rotation's angles, the fused kernel's log-sum-exp, the loss. Indices take 8 bytes, a mask 1.
 
-Sources: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (which tensors a layer saves, and
-what several devices cut of them); Dao et al. 2022,
-arXiv:2205.14135 (fused attention saves no weights); Chen et al. 2016, arXiv:1604.06174 (checkpointing).
+Sources: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (which tensors a layer saves, and what several devices cut
+of them); Dao et al. 2022, arXiv:2205.14135 (fused attention saves no weights); Chen et al. 2016, arXiv:1604.06174 (checkpointing).
 """
 
 from __future__ import annotations
