@@ -12,7 +12,9 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cache
@@ -51,6 +53,15 @@ _BOOLEANS = {"true": True, "false": False}
 
 class ConfigError(ValueError):
     """A config that cannot be run; the message is one line a problem, in the order of files and lines."""
+
+
+@contextmanager
+def exit_on_fault() -> Iterator[None]:
+    """End the process with the message of a config that cannot be run."""
+    try:
+        yield
+    except ConfigError as error:
+        sys.exit(str(error))
 
 
 @dataclass(frozen=True)

@@ -47,13 +47,13 @@ and counted in seconds, with eager attention; its backward pass with --execute. 
 token is not routed to.
 
 Weights take what the file stores (torch_dtype and quantization_config), unless --dtype names one type for all. Of the
-cache, `bytes` is what attention can still read (`needed`), `bytes_per_token` what the last token of the context adds to
-it in one sequence (a full window adds nothing), `reserved_bytes` the full length in every layer, `state_bytes` what does
-not grow. Types of GGUF files (q8_0, q4_0 …) are types too, and keys and values may have one each: q8_0/q4_0. Forward FLOPs
-are those of a dense kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml
-counts its state once (`bytes`), and as its fullest device holds it (`bytes_per_device`): no activations. With --layout,
-`cache_bytes_per_token` is what a token of one sequence adds on the fullest device: the mean of the last tokens, one for each
-context device, rounded up.
+cache, `bytes` is what attention can still read (`needed`), `bytes_per_token` what the last token of the context adds to it
+in one sequence (a full window adds nothing), `reserved_bytes` the full length in every layer, `state_bytes` what does not
+grow. Types of GGUF files (q8_0, q4_0 …) are types too, and keys and values may have one each: q8_0/q4_0. Forward FLOPs are
+those of a dense kernel; `causal_exact` counts the pairs that mask and window leave. A training recipe of config.yaml keeps
+a state from step to step, without activations: `bytes` counts it once, `bytes_per_device` is the part of the fullest
+device. With --layout, `cache_bytes_per_token` is the bytes that one more token of a sequence adds on the fullest device:
+the mean over the last N tokens, rounded up, N being the `context` devices.
 
 A directory with *.safetensors files is compared with the closed form, tensor by tensor; only their headers are read. Several
 files make a table."""

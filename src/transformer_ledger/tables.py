@@ -303,11 +303,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         layout | string | | name of the layout in the config
         devices | int64 | device | data × tensor × pipeline × context
         data | int64 | device | copies of the model, which divide the sequences
-        tensor | int64 | device | number of devices that share each weight matrix, split by heads or by width
+        tensor | int64 | device | number of devices that share the matrices of attention and feed-forward, split by heads or by width, embedding and head
         pipeline | int64 | stage | number of pipeline stages, each of consecutive layers
         expert | int64 | device | number of devices of one stage that share the experts of a layer
         context | int64 | device | number of devices that share the positions of a sequence
-        microbatches | int64 | | number of micro-batches into which the sequences of a data copy are split
+        microbatches | int64 | | number of micro-batches into which each copy of the model divides its sequences
         zero_stage | int64 | | what data and context devices divide of the state (ZeRO); null: the recipe's own
         sequence_parallel | bool | | the tensor devices share the tokens of norms and of the maps' inputs
         checkpointing | string | | what the backward pass computes again: none, selective (attention's scores and weights), full (each layer but its input)
@@ -321,7 +321,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         item | string | | item of the recipe, activations (no row where they are not given), weights, cache, or all of a phase
         dtype | string | | type of the item, null for all
         bytes | int64 | byte | on one device of that stage
-        executed_bytes | int64 | byte | the same, measured: of the shards that torch makes (weights, state), of the cache and of what one device's module saves (activations); `all` is the sum for the fullest stage
+        executed_bytes | int64 | byte | the same bytes, of torch's shards (weights, state) and of a run of one device's module (cache, activations), all of them shapes without numbers; of `all`, the sum on one device of the fullest stage
         difference | int64 | byte | bytes minus executed_bytes
         met_by | string | | what confirmed the figure, the strongest evidence: transformers (and our module, if it has such a figure), our module, second derivation, or nothing
     """),

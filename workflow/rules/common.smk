@@ -17,7 +17,7 @@ for variable, folder in {"PYTHONPATH": SOURCE, "PATH": Path(sys.executable).pare
     os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 from transformer_ledger import fingerprint, fork, jobs
-from transformer_ledger.config import ConfigError, laid_over, load, read, sources
+from transformer_ledger.config import exit_on_fault, laid_over, load, read, sources
 
 # Another Snakefile takes this one with `module`: its `config` lies over config.yaml, its `prefix` is the folder of results/.
 MODULE = not workflow.modifier.is_main_snakefile()
@@ -28,23 +28,15 @@ if workflow.modifier.path_modifier.modifies_prefixes:
     )
 if not (MODULE or Path("config.yaml").exists()):
     sys.exit(f"no config.yaml in {Path.cwd()}; run snakemake in the project's folder, or name it with --directory")
+with exit_on_fault():
+    if not MODULE:
+        read("config.yaml")  # Snakemake would not say in which line it is wrong
+
+        configfile: "config.yaml"
+
+    settings = load(*laid_over(HOME / "config.yaml", config)) if MODULE else load(config, *sources(workflow))
 
 
-def checked(work):
-    """What `work` gives; a fault in the config ends the run with its message."""
-    try:
-        return work()
-    except ConfigError as error:
-        sys.exit(f"{error}")
-
-
-if not MODULE:
-    checked(lambda: read("config.yaml"))  # Snakemake would not say in which line it is wrong
-
-    configfile: "config.yaml"
-
-
-settings = checked(lambda: load(*(laid_over(HOME / "config.yaml", config) if MODULE else (config, *sources(workflow)))))
 os.environ |= {"TRANSFORMER_LEDGER_RUN": str(os.getpid())}  # a job ends when this process does
 # A limit decides no result, so it is no part of a spec.
 os.environ.setdefault("TRANSFORMER_LEDGER_TIME_LIMIT", str(settings["execution"]["time_limit"]))

@@ -1,11 +1,12 @@
 """What the fullest device holds where a model is spread over several: training state, activations, weights, cache [byte].
 
-All degrees but `expert` multiply to the number of devices. `tensor`: every map is cut by heads or by width, embedding and head by the
-vocabulary (Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053); `pipeline`: consecutive layers, the first stages one more
-where they do not come out even, the embedding with the first and the head with the last; `expert`: whole experts, over the
-devices of a stage; `context`: the positions of each sequence, attention read block by block (Liu et al. 2023, Ring Attention,
-arXiv:2310.01889); `data`: copies, which divide the sequences. Data and context devices have the same weights, and divide of a
-recipe's state what its ZeRO stage says (Rajbhandari et al. 2020, arXiv:1910.02054); of spread experts there are fewer copies.
+All degrees but `expert` multiply to the number of devices. `tensor`: every map is cut by heads or by width, embedding and
+head by the vocabulary (Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053); `pipeline`: consecutive layers, the first stages
+one more where they do not come out even, the embedding with the first and the head with the last; `expert`: whole experts,
+over the devices of a stage; `context`: the positions of each sequence, attention read block by block (Liu et al. 2023, Ring
+Attention, arXiv:2310.01889); `data`: copies, which divide the sequences. Data and context devices have the same weights, and
+divide of a recipe's state what its ZeRO stage says (Rajbhandari et al. 2020, arXiv:1910.02054); of spread experts there are
+fewer copies.
 
 Kept whole on every device are norms, routers, the shared experts' gate, learned positions, biases of maps that are cut by
 their inputs, the projections to a latent and the latent itself, and one key/value head where there are fewer heads than
@@ -333,7 +334,7 @@ def sizes(
 ) -> dict[str, Any]:
     """Sizes on the fullest device, each by itself; `training_state_bytes` by recipe, activations, in bf16, where they are given.
 
-    `cache_bytes_per_token` is the mean of what the last tokens of one sequence add, one for each context device, rounded up.
+    `cache_bytes_per_token` is the mean of what each of the last N tokens of one sequence adds, rounded up, N being the context devices.
     """
     parts = [every for every, _ in stages(spec, layout)]
     state = {
