@@ -99,7 +99,7 @@ def test_a_run_says_what_moved_against_the_one_before(results, tmp_path):
     logs = tmp_path / "logs"
     assert compare.keep(results, logs) == ""
     rewrite(results, "claims", lambda rows: first(rows, claim="A1.2").update(verdict="refuted"))
-    assert "moved: 1 verdicts" in compare.keep(results, logs)
+    assert "moved: verdicts (1)\n" in compare.keep(results, logs)
     assert (logs / "compare.txt").read_text() == "verdicts: 1\n  A1.2 confirmed → refuted\n"
     assert compare.keep(results, logs) == "  against the run before: nothing moved"
 

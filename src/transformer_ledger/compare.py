@@ -64,7 +64,7 @@ KINDS = {
     "file": "files",
     "verdict": "verdicts",
     "ledger": "ledger figures",
-    "bound": "bounds, and what holds",
+    "bound": "bounds and outcomes",
     "timing": "timings beyond their spread",
 }
 CHANGED, MOVED = ("setting", "code", "package", "file"), ("verdict", "ledger", "bound", "timing")
@@ -267,7 +267,7 @@ def brief(rows: list[Row], where: str) -> str:
     counts = Counter(row["kind"] for row in rows)
 
     def line(begin: str, kinds: Sequence[str]) -> str:
-        parts = [f"{counts[kind]:,} {KINDS[kind]}" for kind in kinds if counts[kind]]
+        parts = [f"{KINDS[kind]} ({counts[kind]:,})" for kind in kinds if counts[kind]]
         return f"  {begin}: {', '.join(parts) or 'nothing'}"
 
     if not rows:
