@@ -232,7 +232,10 @@ GPT = {"vocab_size": 61, "n_positions": 32, "n_layer": 2, "n_head": 4, "n_embd":
 GPT |= {"eos_token_id": None}
 LATENT = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "q_lora_rank": 12}
 LATENT |= {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
+ROUTED_LATENT = {name: value for name, value in LATENT.items() if name not in ("n_routed_experts", "q_lora_rank")}
+ROUTED_LATENT |= {"num_experts": 4, "num_key_value_heads": 4}
 GROUPED = {"num_key_value_heads": 2}
+KIMI = {"num_heads": 3, "head_dim": 5, "short_conv_kernel_size": 3, "kda_layers": [1, 3], "full_attn_layers": [2]}
 MAMBA = {"mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 5}
 NEMOTRON = {"mamba_num_heads": 4, "n_groups": 2, "ssm_state_size": 5, "mamba_head_dim": 6, "head_dim": 8}
 NEMOTRON |= {"n_routed_experts": 3, "num_experts_per_tok": 2, "moe_shared_expert_intermediate_size": 12}
@@ -340,6 +343,13 @@ VARIANTS = {
     "glm4_moe": [
         SMALL | GROUPED | ROUTED | {"first_k_dense_replace": 2, "use_qk_norm": True},
         SMALL | GROUPED | ROUTED | {"attention_bias": True, "n_shared_experts": 2, "head_dim": 16},
+    ],
+    "kimi_linear": [
+        SMALL | ROUTED_LATENT | {"linear_attn_config": KIMI, "first_k_dense_replace": 2, "n_group": 1},
+        SMALL | ROUTED_LATENT | {"linear_attn_config": KIMI, "q_lora_rank": 12, "attention_bias": True},
+        SMALL
+        | ROUTED_LATENT
+        | {"linear_num_heads": 2, "layer_types": ["linear_attention"] * 3, "mlp_layer_types": ["sparse"] * 3},
     ],
     "deepseek_v2": [
         SMALL | LATENT | {"first_k_dense_replace": 1},
@@ -485,6 +495,14 @@ def test_multimodal_file_gives_its_text_part():
             "1 is no share; allowed: a number from 0",
         ),
         ({"model_type": "gpt2", "resid_pdrop": "0.1"}, "resid_pdrop", "'0.1' is no share"),
+        (
+            {"model_type": "kimi_linear", "linear_attn_config": {"kda_layers": [1], "full_attn_layers": [1]}},
+            "linear_attn_config",
+            "do not name each of 27 layers once",
+        ),
+        ({"model_type": "kimi_linear", "linear_attn_config": 3}, "linear_attn_config", "3 is not a mapping"),
+        ({"model_type": "kimi_linear", "mla_use_nope": False}, "mla_use_nope", "not counted"),
+        ({"model_type": "kimi_linear", "mlp_layer_types": ["dense"]}, "mlp_layer_types", "not a list of 27 names"),
         ({}, "model_type", "missing"),
         ({"model_type": ["llama"]}, "model_type", "missing or no name"),
         ({"model_type": "llama", "num_hidden_layers": -3}, "num_hidden_layers", "allowed: 1 to"),

@@ -54,13 +54,14 @@ FLAGS = {
     "bamba": ["attention_bias", "mlp_bias", "mamba_conv_bias", "mamba_proj_bias"],
     "granitemoehybrid": ["attention_bias", "mamba_conv_bias", "mamba_proj_bias"],
     "nemotron_h": ["use_conv_bias", "use_bias"],
+    "kimi_linear": ["attention_bias"],
     **{name: ["attention_bias", "use_qk_norm"] for name in ("glm4_moe", "llama4_text")},
     "phimoe": ["attention_bias", "lm_head_bias"],
     "qwen2_moe": ["qkv_bias"],
     "stablelm": ["use_qkv_bias", "use_parallel_residual"],
     "starcoder2": ["use_bias"],
 }
-UNTIED = {"nemotron_h": ("tie_word_embeddings",)}  # transformers never ties its head
+UNTIED = dict.fromkeys(("nemotron_h", "kimi_linear"), ("tie_word_embeddings",))  # transformers never ties their heads
 DIVIDED = ("llama", "gemma2", "gemma3_text")  # transformers wants heads that divide the width, whatever head_dim says
 OWN_WIDTH = (
     "qwen3",
@@ -327,7 +328,7 @@ def _latent(draw: Draw, L: int) -> None:
     random, family = draw.random, draw.family
     d = draw.size("d", *range(4, 97, 4))
     h = draw.put(draw.names["h"], draw.one(*[h for h in divisors(d) if h <= 32]))
-    if family == "deepseek_v3" or draw.chance(0.5):
+    if family in ("deepseek_v3", "kimi_linear") or draw.chance(0.5):
         draw.config["num_key_value_heads"] = h
     draw.maybe("q_lora_rank", random.randint(1, 24), None)
     draw.maybe("kv_lora_rank", random.randint(1, 24))
@@ -335,10 +336,36 @@ def _latent(draw: Draw, L: int) -> None:
     rotated = draw.maybe("qk_rope_head_dim", 2 * random.randint(1, 8))
     draw.maybe("v_head_dim", random.randint(1, 16))
     if draw.chance(0.3):
-        draw.config["head_dim"] = rotated if family == "deepseek_v3" else random.randint(1, 16)
-    _grouped(draw, ("n_routed_experts", "num_experts" if family == "deepseek_v2" else "num_local_experts"), L)
+        draw.config["head_dim"] = rotated if family == "deepseek_v3" else 2 * random.randint(1, 8)
+    names = {"deepseek_v2": ("n_routed_experts", "num_experts"), "kimi_linear": ("num_local_experts", "num_experts")}
+    _grouped(draw, names.get(family, ("n_routed_experts", "num_local_experts")), L)
+    if family == "kimi_linear":
+        _kimi(draw, L)
     if family == "deepseek_v2" and draw.chance(0.3):
         draw.config["topk_method"] = "group_limited_greedy"
+
+
+def _kimi(draw: Draw, L: int) -> None:
+    """Sizes of Kimi Delta Attention, at the top or in a mapping; of a model that is run, the last layer attends."""
+    random, config = draw.random, draw.config
+    attends = [i for i in range(L) if draw.chance(0.4)] + [L - 1] * draw.run
+    sizes = {"head_dim": random.randint(1, 9), "num_heads": random.randint(1, 6)}
+    sizes |= {"short_conv_kernel_size": random.randint(2, 5)}
+    if draw.chance(0.5):
+        full, linear = ([i + 1 for i in range(L) if (i in attends) == own] for own in (True, False))
+        config["linear_attn_config"] = {**sizes, "full_attn_layers": full, "kda_layers": linear}
+        if draw.chance(0.3):
+            config["model_max_length"] = config.pop("max_position_embeddings", 50)
+    else:
+        config |= {
+            f"linear_{name}".replace("short_conv_kernel_size", "conv_kernel_dim"): n for name, n in sizes.items()
+        }
+        if draw.run or draw.chance(0.8):
+            config["layer_types"] = ["full_attention" if i in attends else "linear_attention" for i in range(L)]
+    if draw.chance(0.3):
+        config["num_shared_experts"] = config.pop("n_shared_experts", None) or 1
+    if draw.chance(0.4):
+        config["mlp_layer_types"] = [draw.one("dense", "sparse") for _ in range(L)]
 
 
 def _grouped(draw: Draw, experts: tuple[str, ...], L: int) -> None:
@@ -430,7 +457,7 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         if ".experts." in path:
             used = used // tensor.shape[0] * config.num_experts_per_tok
             found["active"] -= tensor.numel() - used
-        if tensor.dim() >= 2 and not path.endswith("bias") and "_bias" not in path:
+        if tensor.dim() >= 2 and not path.endswith(("bias", "A_log")) and "_bias" not in path:
             inside["matrices"] += used
     narrow = [p for n, p in model.named_parameters() if "project_in" in n or "project_out" in n]
     found["forward"] = 2 * batch * tokens * (inside["matrices"] + head.numel() + sum(p.numel() for p in narrow))
@@ -438,10 +465,12 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         if state := next((m for m in layer.modules() if hasattr(m, "A_log")), None):
             if config.model_type in DELTA:  # recalled, written and read
                 products, numbers = 3, state.num_v_heads * state.head_k_dim * state.head_v_dim
+            elif config.model_type == "kimi_linear":
+                products, numbers = 3, state.num_heads * state.head_dim**2
             else:  # written and read
                 products, numbers = 2, state.num_heads * state.head_dim * state.ssm_state_size
             found["forward"] += 2 * batch * tokens * products * numbers
-            kept = batch * (2 * state.conv1d.weight.numel() + 4 * numbers)
+            kept = batch * (2 * _weight(layer, "conv1d").numel() + 4 * numbers)
             found.update(dict.fromkeys(kv_cache.POLICIES, kept))
             continue
         output = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj")

@@ -47,6 +47,7 @@ LATENT = PLAIN | {"intermediate_size": 56, "num_key_value_heads": 4, "q_lora_ran
 LATENT |= {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "rms_norm_eps": 1e-6}
 LATENT |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2}
 LATENT |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+KIMI = {"num_heads": 3, "head_dim": 8, "short_conv_kernel_size": 3, "kda_layers": [1, 2], "full_attn_layers": [3]}
 DELTA = {"linear_num_value_heads": 6, "linear_num_key_heads": 2, "linear_key_head_dim": 9, "linear_value_head_dim": 7}
 DELTA |= {"linear_conv_kernel_dim": 3}
 MAMBA = {"mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 9, "mamba_d_conv": 3, "mamba_expand": 2}
@@ -254,6 +255,11 @@ FAMILIES: dict[str, Family] = {
     "gpt_oss": Family(
         {"model_type": "gpt_oss", **LLAMA, "head_dim": 10, "num_local_experts": 6, "num_experts_per_tok": 3}
         | {"sliding_window": 5, "rope_parameters": ROPE},
+        silent=True,
+    ),
+    "kimi_linear": Family(  # two layers with a fixed state, the first without experts, and one that attends
+        {"model_type": "kimi_linear", **LATENT, "q_lora_rank": None, "num_hidden_layers": 3, "pad_token_id": None}
+        | {"linear_attn_config": KIMI, "n_routed_experts": None, "num_experts": 6},
         silent=True,
     ),
     "deepseek_v2": Family({"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "head_dim": 6}, silent=True),

@@ -53,6 +53,10 @@ class Keys:
                 return name, value
         return names[0], None
 
+    def found(self, names: Sequence[str]) -> Any:
+        """The value under one of some names, as the file has it."""
+        return self._find(names)[1]
+
     def get(self, name: str, default: Any = None) -> Any:
         """The value under a name, as the file has it."""
         self.read.add(name)
@@ -128,6 +132,13 @@ class Keys:
             given = [name for name in names if self.config.get(name) is not None]
             if own and given and not self.read.intersection(given):
                 raise ModelError(given[0], f"not a key of {self.config['model_type']}, which has {' or '.join(own)}")
+
+    def opened(self, name: str) -> None:
+        """Read the keys of a mapping as keys of the file, by names with a dot: name.key."""
+        inner = self.get(name) or {}
+        if not isinstance(inner, dict):
+            raise ModelError(name, f"{inner!r} is not a mapping")
+        self.config |= {f"{name}.{key}": value for key, value in inner.items()}
 
     def fixed(self, name: str, *allowed: Any) -> None:
         """Refuse any value but those that the ledgers know how to count; a key left out means the first."""

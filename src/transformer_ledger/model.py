@@ -69,7 +69,10 @@ class FixedState:
     what they write at and read with. The convolution keeps the last K inputs of each of its channels.
     """
 
-    rule: str  # delta: Gated DeltaNet (arXiv:2412.06464) | ssm: Mamba-2 (arXiv:2405.21060), d_k being its state's size
+    # delta: Gated DeltaNet (arXiv:2412.06464) | ssm: Mamba-2 (arXiv:2405.21060), d_k being its state's size | kda: Kimi
+    # Delta Attention (arXiv:2510.26692), where each of a head's d_k channels forgets at a rate of its own; those rates
+    # and the output's gate pass through d_k numbers, and d_v is d_k.
+    rule: str
     heads: int
     groups: int
     key_dim: int
@@ -85,8 +88,13 @@ class FixedState:
 
     @property
     def rates(self) -> int:
-        """Numbers a head that say how fast it forgets and, by the delta rule, how much of it is overwritten."""
+        """Numbers a head that say how fast it forgets and, by the delta rule, how much of it is overwritten (kda: this)."""
         return 2 if self.rule == "delta" else 1
+
+    @property
+    def steps(self) -> int:
+        """Numbers that say how fast the whole state forgets: one a head, or one a channel."""
+        return self.heads * (self.key_dim if self.rule == "kda" else 1)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ class Experts:
     count: int
     per_token: int | None
     width: int = 0  # default of moe_intermediate_size; 0: intermediate_size is theirs
-    # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | listed (moe_layers) | parts
-    # (as State.where).
+    # The layers that have them: all | step (decoder_sparse_step) | first (after dense ones) | typed (as mlp_layer_types says,
+    # else the same) | listed (moe_layers) | parts (as State.where).
     where: str = "all"
     # Default of intermediate_size_mlp, the dense layers' own width; 0: intermediate_size is theirs.
     dense_width: int = 0
@@ -42,7 +42,7 @@ class Experts:
     topk_group: int | None = None  # default
 
 
-Size = tuple[str, int]  # key and default
+Size = tuple[str | tuple[str, ...], int]  # key, or its names, and default
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class State:
     convolution_bias: str = ""  # key of the convolution's bias, true by default
     bias: str = ""  # key of the projections' bias, false by default
     # Which layers have it: all but one in `pattern` | typed (as layer_types says, else all) | others (all but
-    # attn_layer_indices) | parts (a layer is a mixer or a feed-forward, as hybrid_override_pattern says).
+    # attn_layer_indices) | numbered (all but full_attn_layers, counted from 1, else all but one in `pattern` behind the
+    # first) | parts (a layer is a mixer or a feed-forward, as hybrid_override_pattern says).
     where: str = "pattern"
 
     def read(self, keys: Keys, d: int) -> FixedState:
@@ -68,16 +69,16 @@ class State:
             keys.integer(*size) for size in (self.heads, self.groups, self.key_dim, self.kernel)
         )
         if heads % groups:
-            raise ModelError(self.groups[0], f"{groups} does not divide the {heads} heads")
+            raise ModelError(str(self.groups[0]), f"{groups} does not divide the {heads} heads")
         flags = [key and keys.flag(key, key == self.convolution_bias) for key in (self.convolution_bias, self.bias)]
         value_dim = self._value_dim(keys, d, heads) if self.expand else keys.integer(*self.value_dim)
         return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel, *map(bool, flags))
 
     def _value_dim(self, keys: Keys, d: int, heads: int) -> int:
         """The width of the heads' values, which fill `expand` widths of the model."""
-        name, values = self.value_dim[0], d * keys.integer("mamba_expand", self.expand)
+        name, values = str(self.value_dim[0]), d * keys.integer("mamba_expand", self.expand)
         if values % heads:
-            raise ModelError(self.heads[0], f"{heads} does not divide mamba_expand × the width, {values}")
+            raise ModelError(str(self.heads[0]), f"{heads} does not divide mamba_expand × the width, {values}")
         if keys.get(name) != "auto" and keys.derived(name, values // heads, "the heads fill it") != values // heads:
             raise ModelError(name, f"{keys.get(name)} × {heads} heads is not mamba_expand × the width, {values}")
         return values // heads
@@ -90,6 +91,15 @@ DELTA = State(
     key_dim=("linear_key_head_dim", 128),
     value_dim=("linear_value_head_dim", 128),
     kernel=("linear_conv_kernel_dim", 4),
+)
+KIMI = State(
+    rule="kda",
+    heads=(("linear_num_heads", "linear_attn_config.num_heads"), 32),
+    groups=(("linear_num_heads", "linear_attn_config.num_heads"), 32),
+    key_dim=(("linear_head_dim", "linear_attn_config.head_dim"), 128),
+    value_dim=(("linear_head_dim", "linear_attn_config.head_dim"), 128),
+    kernel=(("linear_conv_kernel_dim", "linear_attn_config.short_conv_kernel_size"), 4),
+    where="numbered",
 )
 MAMBA = State(
     rule="ssm",
@@ -160,7 +170,8 @@ class Rotary:
     divides: bool = False  # the heads must divide the width, though head_dim is a key of its own
     fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values of keys that are counted here
     flags: tuple[str, ...] = ()  # keys besides biases that a calculator of one form must know
-    latent: bool = False
+    latent: Latent | None = None  # defaults
+    opened: tuple[str, ...] = ()  # mappings whose keys are keys of the family
     rotated_head_dim: bool = False  # of a latent family: a head_dim is followed, and must be the rotated width
 
     def named(self, size: str) -> tuple[str, ...]:
@@ -216,11 +227,11 @@ def _windows(keys: Keys, family: Rotary, layers: int) -> list[int | None]:
 def _routed(keys: Keys, family: Rotary, own: Experts, f: int, biased: str) -> Feedforward:
     """The feed-forward of a layer with experts."""
     E = keys.integer(own.names, own.count, 0 if own.where == "step" or own.or_none else 1)
-    k = keys.integer("num_experts_per_tok", own.per_token, int(E > 0))
+    k = keys.integer(family.named("num_experts_per_tok"), own.per_token, int(E > 0))
     if E and k > E:
         raise ModelError("num_experts_per_tok", f"{k} is above the {E} experts; at most that many")
     if own.groups is not None:
-        _groups(keys, own, E)
+        _groups(keys, family, own, E)
     width = keys.integer("moe_intermediate_size", own.width) if own.width else f
     shared = 0
     if own.shared_width:
@@ -228,7 +239,7 @@ def _routed(keys: Keys, family: Rotary, own: Experts, f: int, biased: str) -> Fe
     elif own.shared == "one":
         shared = width
     elif own.shared == "counted":
-        shared = width * keys.integer("n_shared_experts", own.shared_count)
+        shared = width * keys.integer(family.named("n_shared_experts"), own.shared_count)
     if own.or_none and not E:
         return Feedforward(family.feedforward, shared)
     return Feedforward(
@@ -243,14 +254,16 @@ def _routed(keys: Keys, family: Rotary, own: Experts, f: int, biased: str) -> Fe
     )
 
 
-def _groups(keys: Keys, own: Experts, E: int) -> None:
+def _groups(keys: Keys, family: Rotary, own: Experts, E: int) -> None:
     """Refuse groups of experts that no token could be routed in."""
-    n_group, chosen = keys.get("n_group", own.n_group), keys.get("topk_group", own.topk_group)
+    names = family.named("n_group")
+    given, chosen = keys.found(names), keys.get("topk_group", own.topk_group)
+    n_group: Any = own.n_group if given is None else given
     for key, value, most in (("n_group", n_group, E), ("topk_group", chosen, n_group)):
         if n_group and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
             raise ModelError(key, f"{value!r}; allowed: an integer from 1 to {most}")
     if own.groups or keys.get("topk_method") == "group_limited_greedy":
-        groups = keys.integer("n_group", own.n_group)
+        groups = keys.integer(names, own.n_group)
         if E % groups or E // groups < 2:
             raise ModelError("n_group", f"{groups} groups do not divide {E} experts into two or more each")
 
@@ -273,7 +286,13 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, types: list[str]) -> 
         parts = {"mlp": dense} | ({"moe": _routed(keys, family, own, f, biased)} if "moe" in types else {})
         return [parts.get(kind, Feedforward("none", 0)) for kind in types]
     routed = _routed(keys, family, own, f, biased)
-    if own.where == "first":
+    if own.where == "typed" and (given := keys.get("mlp_layer_types")) is not None:
+        if not isinstance(given, list) or len(given) != layers:
+            raise ModelError("mlp_layer_types", f"{given!r} is not a list of {layers} names")
+        return [
+            dense if kind == "dense" else routed for kind in keys.named("mlp_layer_types", given, "dense", "sparse")
+        ]
+    if own.where in ("first", "typed"):
         keys.fixed("moe_layer_freq", 1)
         first = keys.integer("first_k_dense_replace", own.dense_first, 0)
         return [dense if i < first else routed for i in range(layers)]
@@ -288,19 +307,19 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, types: list[str]) -> 
     return [routed if i not in only and routed.experts and (i + 1) % step == 0 else dense for i in range(layers)]
 
 
-def _latent(keys: Keys, family: Rotary, h: int, biased: str) -> Attention:
+def _latent(keys: Keys, family: Rotary, own: Latent, h: int, biased: str) -> Attention:
     """Attention through a cached latent, which serves every head."""
     keys.fixed("mlp_bias", False)
     h_kv = keys.key_value_heads(family.num_key_value_heads, h)
     if h_kv != h:
         raise ModelError("num_key_value_heads", f"{h_kv}; a latent serves each of the {h} attention heads")
-    r_q = keys.optional("q_lora_rank", 1536)
+    r_q = keys.optional("q_lora_rank", own.query_rank or None)
     latent = Latent(
         query_rank=r_q or 0,
-        kv_rank=keys.integer("kv_lora_rank", 512),
-        nope_dim=keys.integer("qk_nope_head_dim", 128),
-        rope_dim=keys.integer("qk_rope_head_dim", 64),
-        value_dim=keys.integer("v_head_dim", 128),
+        kv_rank=keys.integer("kv_lora_rank", own.kv_rank),
+        nope_dim=keys.integer("qk_nope_head_dim", own.nope_dim),
+        rope_dim=keys.integer("qk_rope_head_dim", own.rope_dim),
+        value_dim=keys.integer("v_head_dim", own.value_dim),
     )
     if latent.rope_dim % 2:
         raise ModelError("qk_rope_head_dim", f"{latent.rope_dim} is odd; rotary positions pair the components")
@@ -319,7 +338,7 @@ def _latent(keys: Keys, family: Rotary, h: int, biased: str) -> Attention:
 
 def _attention(keys: Keys, family: Rotary, d: int, h: int, biased: str, turned: bool) -> Attention:
     if family.latent:
-        return _latent(keys, family, h, biased)
+        return _latent(keys, family, family.latent, h, biased)
     h_kv = h if family.many else keys.key_value_heads(family.num_key_value_heads, h)
     head_dim = family.head_dim
     if not family.fills and (head_dim is not None or keys.get("head_dim") is not None):
@@ -349,6 +368,20 @@ def _parts(keys: Keys) -> list[str]:
     return found
 
 
+def _numbered(keys: Keys, period: int, layers: int) -> list[str]:
+    """Each layer's type where a file counts the layers of both kinds from 1."""
+    full, linear = (keys.numbers(f"linear_attn_config.{name}_layers", 1, layers) for name in ("full_attn", "kda"))
+    if full is None or linear is None:
+        why = f"every {period}. layer behind the first attends"
+        types = keys.layer_types(layers, LINEAR, lambda i: i == 0 or i % period > 0, why)
+        return [LINEAR if own else FULL for own in types]
+    if sorted(full + linear) != list(range(1, layers + 1)):
+        raise ModelError(
+            "linear_attn_config", f"full_attn_layers and kda_layers do not name each of {layers} layers once"
+        )
+    return [FULL if i + 1 in full else LINEAR for i in range(layers)]
+
+
 def _types(keys: Keys, family: Rotary) -> list[str]:
     """Each layer's type, in depth order: what mixes tokens in it or, of `parts`, what it is."""
     own = family.state
@@ -360,6 +393,8 @@ def _types(keys: Keys, family: Rotary) -> list[str]:
     if own.where == "others":
         attending = set(keys.numbers("attn_layer_indices", 0, layers - 1) or [])
         return [FULL if i in attending else LINEAR for i in range(layers)]
+    if own.where == "numbered" and keys.get("layer_types") is None:
+        return _numbered(keys, family.pattern, layers)
     period = family.pattern
     if period and keys.get("layer_types") is None:
         period = keys.integer("full_attention_interval", period)
@@ -383,6 +418,8 @@ def _mixers(
 
 def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     """The spec of one file of a family. Raises ModelError."""
+    for mapping in family.opened:
+        keys.opened(mapping)
     for key, allowed in {"use_bidirectional_attention": (False, None), **family.fixed}.items():
         keys.fixed(key, *allowed)
     d = keys.integer(family.named("hidden_size"), family.hidden_size)
@@ -423,7 +460,7 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
 
 def _latent_family(**own: Any) -> Rotary:
     bias = {"attention_bias": (False, "qko")}
-    return Rotary(latent=True, biases=bias, **own)
+    return Rotary(latent=Latent(1536, 512, 128, 64, 128), biases=bias, **own)
 
 
 _LOCAL = ("num_local_experts", "num_experts")
@@ -781,6 +818,43 @@ ROTARY: dict[str, Rotary] = {
             n_group=1,
             topk_group=1,
         ),
+    ),
+    "kimi_linear": Rotary(
+        vocab_size=163840,
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=27,
+        num_key_value_heads=32,
+        max_position_embeddings=1048576,
+        epsilon_default=1e-5,
+        positions="none",
+        names={
+            "max_position_embeddings": ("max_position_embeddings", "model_max_length"),
+            "num_experts_per_tok": ("num_experts_per_tok", "num_experts_per_token"),
+            "n_shared_experts": ("n_shared_experts", "num_shared_experts"),
+            "n_group": ("n_group", "num_expert_group"),
+        },
+        opened=("linear_attn_config",),
+        biases={"attention_bias": (False, "qko")},
+        latent=Latent(0, 512, 128, 64, 128),
+        state=KIMI,
+        pattern=4,
+        experts=Experts(
+            _LOCAL,
+            256,
+            8,
+            width=1024,
+            where="typed",
+            dense_first=1,
+            shared="counted",
+            groups=True,
+            n_group=1,
+            topk_group=1,
+        ),
+        fixed={
+            "tie_word_embeddings": (False, None),
+            "mla_use_nope": (True, None),
+        },  # transformers never ties or rotates
     ),
     "deepseek_v2": _latent_family(
         vocab_size=102400,

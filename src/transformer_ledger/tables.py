@@ -204,7 +204,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         dtype | string | | how keys and values are stored
         kv_heads | int64 | head | key/value heads (1 for a latent cache)
         head_dim | int64 | component | width of a key or value head (of the latent, for a latent cache)
-        policy | string | | needed (what attention can still read), reserved (full length in every layer), dynamic and static (what transformers' two caches hold, where that is something else), or state (the part of all these that does not grow: the fixed states of Gated DeltaNet)
+        policy | string | | needed (what attention can still read), reserved (full length in every layer), dynamic and static (what transformers' two caches hold, where that is something else), or state (the part of all these that does not grow: the fixed states of Gated DeltaNet, Kimi Delta Attention and Mamba-2)
         formula | string | | formula of one layer's bytes, printed from the function that computed it
         bytes_per_token | int64 | byte/token | what the last token of the context adds in one sequence; a full window adds nothing
         bytes | int64 | byte | in all layers

@@ -198,8 +198,9 @@ class Convolution(nn.Module):
 class FixedState(nn.Module):
     """A short convolution, and a recurrence whose state (d_k × d_v a head) every token writes to and reads.
 
-    `delta` is Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464, equation 10; transformers' qwen3_next), `ssm` Mamba-2
-    (Dao and Gu 2024, arXiv:2405.21060; transformers' nemotron_h), both in their recurrent form, token by token.
+    `delta` is Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464, equation 10; transformers' qwen3_next), `kda` Kimi Delta
+    Attention (Kimi Team 2025, arXiv:2510.26692, equation 1; transformers' kimi_linear), `ssm` Mamba-2 (Dao and Gu 2024,
+    arXiv:2405.21060; transformers' nemotron_h), all in their recurrent form, token by token.
     """
 
     def __init__(self, spec: ModelSpec, own: FixedStateSpec):
@@ -207,22 +208,29 @@ class FixedState(nn.Module):
         self.spec, self.epsilon = own, spec.norm_epsilon
         d, values = spec.d_model, own.heads * own.value_dim
         self.input = Linear(d, own.channels, bias=own.bias)
-        self.gate = Linear(d, values, bias=own.bias)
+        channelwise = own.rule == "kda"
+        self.gate_down = Linear(d, own.key_dim, bias=False) if channelwise else nn.Identity()
+        self.gate = Linear(own.key_dim if channelwise else d, values, bias=own.bias)
+        self.steps_down = Linear(d, own.key_dim, bias=False) if channelwise else nn.Identity()
+        self.steps = Linear(own.key_dim, own.steps, bias=False) if channelwise else None
         self.rates = Linear(d, own.rates * own.heads, bias=own.bias)
         self.convolution = Convolution(own.channels, own.kernel, own.convolution_bias)
         self.decay = nn.Parameter(torch.zeros(own.heads))  # the logarithm of each head's rate
-        self.step = nn.Parameter(torch.zeros(own.heads))  # added to the token's own step
+        self.step = nn.Parameter(torch.zeros(own.steps))  # added to the token's own step
         self.skip = nn.Parameter(torch.ones(own.heads)) if own.rule == "ssm" else None
-        self.norm = nn.RMSNorm(own.value_dim if own.rule == "delta" else values, eps=spec.norm_epsilon)
-        self.recall = Product() if own.rule == "delta" else None
+        self.norm = nn.RMSNorm(values if own.rule == "ssm" else own.value_dim, eps=spec.norm_epsilon)
+        self.recall = Product() if own.rule != "ssm" else None
         self.write, self.read = Product(), Product()
         self.output = Linear(values, d, bias=own.bias)
 
     def _token(
         self, state: Tensor, q: Tensor, k: Tensor, v: Tensor, kept: Tensor, rate: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The state (…, d_k, d_v) after one token, and what it reads (…, d_v): q, k (…, d_k), v (…, d_v), numbers (…)."""
-        state, rate = state * kept[..., None, None], rate[..., None]
+        """The state (…, d_k, d_v) after one token, and what it reads (…, d_v).
+
+        q, k are (…, d_k), v (…, d_v), the shares kept (…, 1) or (…, d_k), rates (…).
+        """
+        state, rate = state * kept[..., None], rate[..., None]
         if self.recall is not None:  # the delta rule overwrites what the key finds
             v = v - self.recall(k.unsqueeze(-2), state).squeeze(-2)
         state = state + self.write(k.unsqueeze(-1), (rate * v).unsqueeze(-2))
@@ -243,25 +251,28 @@ class FixedState(nn.Module):
         return state, torch.stack(outs, 2)
 
     def _inputs(self, x: Tensor, before: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys (B, h, T, d_k), values (B, h, T, d_v), shares kept and rates (B, h, T), in fp32 at least."""
+        """Queries, keys (B, h, T, d_k), values (B, h, T, d_v), shares kept (B, h, T, 1 or d_k) and rates (B, h, T), in fp32
+        at least."""
         own, g = self.spec, self.spec.heads // self.spec.groups
         mixed = functional.silu(self.convolution(before)).to(torch.promote_types(x.dtype, torch.float32))
         narrow = own.groups * own.key_dim
         q, k, v = mixed.split([narrow, narrow, own.heads * own.value_dim], -1)
         q, k = (y.unflatten(-1, (own.groups, -1)).repeat_interleave(g, 2).transpose(1, 2) for y in (q, k))
         v = v.unflatten(-1, (own.heads, -1)).transpose(1, 2)
-        step, *overwritten = self.rates(x).to(mixed.dtype).transpose(1, 2).chunk(own.rates, 1)
-        step = functional.softplus(step + self.step.unsqueeze(-1))
-        kept = (-self.decay.exp().unsqueeze(-1) * step).exp()
-        if not overwritten:
-            return q, k, v, kept, step
+        rates = self.rates(x).to(mixed.dtype).split(own.heads, -1)  # (B, T, h)
+        step = rates[0] if self.steps is None else self.steps(self.steps_down(x)).to(mixed.dtype)
+        step = functional.softplus(step + self.step)
+        step = step.unflatten(-1, (own.heads, -1)).transpose(1, 2)  # (B, h, T, 1 or d_k)
+        kept = (-self.decay.exp()[:, None, None] * step).exp()
+        if self.recall is None:
+            return q, k, v, kept, step.squeeze(-1)
         q, k = (y * (y.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for y in (q, k))
-        return q / math.sqrt(own.key_dim), k, v, kept, overwritten[0].sigmoid()
+        return q / math.sqrt(own.key_dim), k, v, kept, rates[-1].sigmoid().transpose(1, 2)
 
     def _gated(self, out: Tensor, gate: Tensor) -> Tensor:
         """Reads (B, T, h, d_v), normed head by head and gated, or gated and normed group by group: (B, T, h·d_v)."""
-        gate = functional.silu(gate)
-        if self.spec.rule == "delta":
+        gate = gate.sigmoid() if self.spec.rule == "kda" else functional.silu(gate)
+        if self.spec.rule != "ssm":
             return self.norm(out.to(gate.dtype)).flatten(2) * gate
         x = (out.flatten(2) * gate).unflatten(-1, (self.spec.groups, -1))
         scale = (x.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
@@ -281,7 +292,7 @@ class FixedState(nn.Module):
             cache.keep(index, every[:, -own.kernel :], state)
         if self.skip is not None:
             out = out + self.skip[:, None, None] * v
-        return self.output(self._gated(out.transpose(1, 2), self.gate(x)))
+        return self.output(self._gated(out.transpose(1, 2), self.gate(self.gate_down(x))))
 
 
 class Experts(nn.Module):

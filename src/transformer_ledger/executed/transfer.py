@@ -57,17 +57,22 @@ def _state(component: str, tensor: Tensor, own: FixedState) -> dict[str, Tensor]
         parts = tensor.unflatten(0, (own.groups, -1)).split([own.key_dim, own.key_dim, g, g], 1)
         q, k, v, z = (part.flatten(0, 1) for part in parts)
         return {"state.input": torch.cat([q, k, v]), "state.gate": z}
-    if component == "state.rates":
+    if component == "state.rates" and own.rates == 2:
         overwritten, steps = tensor.unflatten(0, (own.groups, -1)).chunk(2, 1)
         return {component: torch.cat([steps.flatten(0, 1), overwritten.flatten(0, 1)])}
-    return {component: tensor}
+    return {component: tensor.flatten() if component == "state.decay" else tensor}
 
 
 def _named(theirs: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters by path; two maps to the rates (Qwen3.5) are one, group by group as qwen3_next has it."""
+    """Parameters by path; two maps to the rates (Qwen3.5) are one, group by group as qwen3_next has it, and so are those to
+    the channels of a fixed state (Kimi)."""
     named = dict(theirs.named_parameters())
     for path, tensor in named.items():
-        if path.endswith("in_proj_a.weight"):
+        mixer = theirs.get_submodule(path.rpartition(".")[0].rpartition(".")[0])
+        if hasattr(mixer, "conv1d") and path.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
+            if path.endswith("q_proj.weight"):
+                yield path, torch.cat([named[path.replace("q_proj", f"{x}_proj")] for x in "qkv"])
+        elif path.endswith("in_proj_a.weight"):
             groups = theirs.get_submodule(path.removesuffix(".in_proj_a.weight")).num_k_heads
             both = [x.unflatten(0, (groups, -1)) for x in (named[path.replace("proj_a", "proj_b")], tensor)]
             yield path, torch.cat(both, 1).flatten(0, 1)

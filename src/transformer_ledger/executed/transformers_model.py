@@ -65,6 +65,12 @@ COMPONENTS = tuple(
         (r"\.in_proj_z", "state.gate"),
         (r"\.in_proj_(ba|b|a)", "state.rates"),
         (r"\.conv1d", "state.convolution"),
+        (r"\.forget_gate\.f_a_proj", "state.steps_down"),
+        (r"\.forget_gate\.f_b_proj", "state.steps"),
+        (r"\.g_a_proj", "state.gate_down"),
+        (r"\.g_b_proj", "state.gate"),
+        (r"\.b_proj", "state.rates"),
+        (r"\.o_norm", "state.norm"),
         (r"\.A_log", "state.decay"),
         (r"\.dt_bias", "state.step"),
         (r"\.in_proj", "state.gate+input+rates"),
@@ -90,6 +96,11 @@ COMPONENTS = tuple(
 
 EVERY_EXPERT = ("Llama4TextExperts",)
 """Classes that multiply every token with all experts, the ones not routed to by a score of 0: the routed share counts."""
+
+IN_STATE = {f"attention.{name}": "state.input" for name in ("query", "key", "value")} | {
+    "attention.output": "state.output"
+}
+"""What the projections of a mixer with a fixed state are, where they go by the names of attention's."""
 
 PAIRS = ("attention.scores", "attention.values")
 SEEN = ("attention.query", *PAIRS, "feedforward.up", "feedforward.down", "head")
@@ -136,6 +147,8 @@ def fused(path: str, layer: Layer | None) -> str:
     component = component_of(path)
     if layer is None:
         return component
+    if isinstance(layer.mixer, FixedState):
+        component = IN_STATE.get(component, component)
     if component == "attention.query" and isinstance(layer.mixer, Attention) and layer.mixer.gated:
         return "attention.query+gate"
     if not layer.feedforward.experts:
@@ -248,7 +261,10 @@ class Runner:
         self.skips = [Skip(getattr(layer, "block_type", None)) for layer in self.whole]
 
     def full_depth(self, batch: int, tokens: int) -> Counter[str]:
-        """FLOPs by component of a forward pass through all layers; learns the form of a layer's output."""
+        """FLOPs by component of a forward pass through all layers; learns the form of a layer's output.
+
+        Where layers have a fixed state, `products` are attention's and those of its scan, together.
+        """
 
         def note(_: nn.Module, __: Any, output: Any) -> None:
             for skip in self.skips:
@@ -258,7 +274,8 @@ class Runner:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             self.model(token_ids(self.model, batch, tokens), use_cache=True)
         handle.remove()
-        return self._split(self._components(counter))
+        counts = self._components(counter)
+        return counts if self.spec.states() else self._split(counts)
 
     @contextmanager
     def only(self, *active: int) -> Iterator[None]:
@@ -455,7 +472,7 @@ def rows(
         forward, both = runner.forward_backward(batch, context)
         if walked is not None:
             off = {part for part in walked | forward if walked[part] != forward[part]}
-            if off - (set(PAIRS) if spec.states() else set()):  # the scan of a fixed state is among the pairs there
+            if off - ({"products", *PAIRS} if spec.states() else set()):
                 raise CountError(f"{spec.name}: transformers counts {walked} at full depth, {forward} by kinds")
         for phase, counts in {"prefill": forward, "train": both, "decode": runner.decode(batch, context)}.items():
             made += make("flops", counts, name, phase, total=not spec.states())

@@ -2,10 +2,10 @@
 
 A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n per token (Kaplan et al. 2020,
 arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
-out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S
-keys; a dense kernel computes this with or without a mask. For layers with a
-fixed-size recurrent state (Gated DeltaNet, Mamba-2) we count one recurrent step for each token: reading and writing the
-state, and the convolution before it. Element-wise gates are not counted, nor what a chunked scan computes instead.
+out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S keys; a dense
+kernel computes this with or without a mask. For layers with a fixed-size recurrent state (Gated DeltaNet, Kimi Delta
+Attention, Mamba-2) we count one recurrent step for each token: reading and writing the state, and the convolution before
+it. Element-wise gates are not counted, nor what a chunked scan computes instead.
 """
 
 from __future__ import annotations
@@ -199,6 +199,18 @@ def state_gate(B: Any, T: Any, d: Any, h_s: Any, d_v: Any) -> Any:
 def state_rates(B: Any, T: Any, d: Any, h_s: Any, n: Any) -> Any:
     """Fixed state: n numbers a head that say how fast it forgets and how much is overwritten.  [FLOP]"""
     return 2 * B * T * d * n * h_s
+
+
+@formula
+def state_narrow(B: Any, T: Any, d: Any, d_k: Any) -> Any:
+    """Fixed state: projection to the d_k numbers through which a gate, or the channels' steps, pass (Kimi).  [FLOP]"""
+    return 2 * B * T * d * d_k
+
+
+@formula
+def state_wide(B: Any, T: Any, h_s: Any, d_k: Any) -> Any:
+    """Fixed state: out of d_k numbers, one for each channel of each head (Kimi).  [FLOP]"""
+    return 2 * B * T * d_k * h_s * d_k
 
 
 @formula

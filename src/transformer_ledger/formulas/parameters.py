@@ -3,7 +3,8 @@
 Sources: Vaswani et al. 2017, arXiv:1706.03762 (attention, feed-forward, embeddings); Ainslie et al. 2023,
 arXiv:2305.13245 (grouped K/V heads); Shazeer 2020, arXiv:2002.05202 (gated feed-forward); DeepSeek-V2, arXiv:2405.04434
 (latent attention); Jiang et al. 2024, arXiv:2401.04088 (experts); Yang et al. 2024, arXiv:2412.06464 (Gated DeltaNet)
-and Dao and Gu 2024, arXiv:2405.21060 (Mamba-2), with the tensors of transformers' modules qwen3_next and nemotron_h.
+Dao and Gu 2024, arXiv:2405.21060 (Mamba-2) and Kimi Team 2025, arXiv:2510.26692 (Kimi Delta Attention), with the tensors
+of transformers' modules qwen3_next, nemotron_h and kimi_linear.
 """
 
 from __future__ import annotations
@@ -146,6 +147,18 @@ def state_rates(d: Any, h_s: Any, n: Any) -> Any:
 
 
 @formula
+def state_narrow(d: Any, d_k: Any) -> Any:
+    """Fixed state: projection to the d_k numbers through which a gate, or the channels' steps, pass (Kimi).  [parameter]"""
+    return d * d_k
+
+
+@formula
+def state_wide(h_s: Any, d_k: Any) -> Any:
+    """Fixed state: out of d_k numbers, one for each channel of each head (Kimi).  [parameter]"""
+    return d_k * h_s * d_k
+
+
+@formula
 def state_convolution(g_s: Any, d_k: Any, h_s: Any, d_v: Any, K: Any) -> Any:
     """Fixed state: each channel's own convolution over its last K inputs.  [parameter]"""
     return (2 * g_s * d_k + h_s * d_v) * K
@@ -161,6 +174,12 @@ def per_channel(g_s: Any, d_k: Any, h_s: Any, d_v: Any) -> Any:
 def per_state_head(h_s: Any) -> Any:
     """Fixed state: decay of each head, offset of its step, or its skip (Mamba-2).  [parameter]"""
     return h_s
+
+
+@formula
+def per_state_channel(h_s: Any, d_k: Any) -> Any:
+    """Fixed state: offset of each channel's step (Kimi).  [parameter]"""
+    return h_s * d_k
 
 
 @formula

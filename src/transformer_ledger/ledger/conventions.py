@@ -18,7 +18,7 @@ from transformer_ledger.formulas.training_compute import rule_flops, rule_parame
 from transformer_ledger.ledger import matmul
 from transformer_ledger.ledger.counted import DERIVED, NOTHING, Executed, Rows
 from transformer_ledger.ledger.fit import weight_bytes
-from transformer_ledger.ledger.kv_cache import cache_bytes, multi_head_bytes
+from transformer_ledger.ledger.kv_cache import cache_bytes, multi_head_bytes, state_bytes
 from transformer_ledger.ledger.parameters import tensors, totals
 from transformer_ledger.ledger.recounted import Counts, recount
 from transformer_ledger.model import Attention, Feedforward, Layer, ModelSpec
@@ -161,7 +161,8 @@ def _appendix_f(spec: ModelSpec, B: int, T: int) -> int:
 
 def _latent_twice(spec: ModelSpec, B: int, T: int) -> int:
     kinds = ((count, a.latent) for count, a in spec.attentions())
-    return sum(count * full(B=B, T=T, h_kv=1, d_h=latent.kv_rank, b=2) for count, latent in kinds if latent)
+    grown = sum(count * full(B=B, T=T, h_kv=1, d_h=latent.kv_rank, b=2) for count, latent in kinds if latent)
+    return grown + int(state_bytes(spec, B, "bf16"))
 
 
 def _new_token_expanded(spec: ModelSpec, B: int, T: int) -> int:

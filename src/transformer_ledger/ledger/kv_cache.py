@@ -8,8 +8,8 @@ both keep a copy for every query head. A latent cache (DeepSeek) keeps the laten
 (int4-g64) stores a position's heads side by side, in groups that do not reach over the position's end, with a scale and
 a shift of 16 bits for each.
 
-A layer with a fixed state (Gated DeltaNet, Mamba-2) keeps the last inputs of its convolution and its heads' states, as many
-bytes at any length; every policy holds them, and `state` says how much of it they are. The state is kept in fp32, as
+A layer with a fixed state (Gated DeltaNet, Kimi Delta Attention, Mamba-2) keeps the last inputs of its convolution and its heads'
+states, as many bytes at any length; every policy holds them, and `state` says how much of it they are. The state is kept in fp32, as
 transformers and engines do it, the convolution's inputs in the cache's type, or in 16 bits where that is narrower.
 """
 

@@ -109,10 +109,15 @@ def _attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, convent
 def _fixed_state(d: int, own: FixedState, B: int, T: int) -> Iterator[_Part]:
     new, output = {"B": B, "T": T}, {"h_s": own.heads, "d_v": own.value_dim}
     yield "state.input", formulas.state_input, {**new, "d": d, **sizes(own)}
-    yield "state.gate", formulas.state_gate, {**new, "d": d, **output}
+    if own.rule == "kda":
+        for name in ("gate", "steps"):
+            yield f"state.{name}_down", formulas.state_narrow, {**new, "d": d, "d_k": own.key_dim}
+            yield f"state.{name}", formulas.state_wide, {**new, "h_s": own.heads, "d_k": own.key_dim}
+    else:
+        yield "state.gate", formulas.state_gate, {**new, "d": d, **output}
     yield "state.rates", formulas.state_rates, {**new, "d": d, "h_s": own.heads, "n": own.rates}
     yield "state.convolution", formulas.state_convolution, {**new, **sizes(own), "K": own.kernel}
-    for name in (*(["recall"] if own.rule == "delta" else []), "write", "read"):
+    for name in (*(["recall"] if own.rule != "ssm" else []), "write", "read"):
         yield f"state.{name}", formulas.state_product, {**new, "d_k": own.key_dim, **output}
     yield "state.output", formulas.state_gate, {**new, "d": d, **output}
 

@@ -74,7 +74,15 @@ def _fixed_state(d: int, own: FixedState) -> Iterator[_Part]:
     h, n, c, values = own.heads, own.rates, own.channels, own.heads * own.value_dim
     output, heads = {"h_s": h, "d_v": own.value_dim}, {"h_s": h}
     yield "state.input", (c, d), False, formulas.state_input, {"d": d, **sizes(own)}
-    yield "state.gate", (values, d), False, formulas.state_gate, {"d": d, **output}
+    if own.rule == "kda":
+        channels = {"h_s": h, "d_k": own.key_dim}
+        for name in ("gate", "steps"):
+            yield f"state.{name}_down", (own.key_dim, d), False, formulas.state_narrow, {"d": d, "d_k": own.key_dim}
+            yield f"state.{name}", (values, own.key_dim), False, formulas.state_wide, channels
+        yield "state.step", (own.steps,), False, formulas.per_state_channel, channels
+    else:
+        yield "state.gate", (values, d), False, formulas.state_gate, {"d": d, **output}
+        yield "state.step", (h,), False, formulas.per_state_head, heads
     yield "state.rates", (n * h, d), False, formulas.state_rates, {"d": d, **heads, "n": n}
     if own.bias:
         yield "state.input", (c,), True, formulas.per_channel, sizes(own)
@@ -83,9 +91,9 @@ def _fixed_state(d: int, own: FixedState) -> Iterator[_Part]:
     yield "state.convolution", (c, 1, own.kernel), False, formulas.state_convolution, {**sizes(own), "K": own.kernel}
     if own.convolution_bias:
         yield "state.convolution", (c,), True, formulas.per_channel, sizes(own)
-    for name in ("decay", "step", *(["skip"] if own.rule == "ssm" else [])):
+    for name in ("decay", *(["skip"] if own.rule == "ssm" else [])):
         yield f"state.{name}", (h,), False, formulas.per_state_head, heads
-    if own.rule == "delta":
+    if own.rule != "ssm":
         yield "state.norm", (own.value_dim,), False, formulas.per_state_value, {"d_v": own.value_dim}
     else:
         yield "state.norm", (values,), False, formulas.per_state_output, output

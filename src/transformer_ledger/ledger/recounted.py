@@ -122,7 +122,8 @@ def _latent_twice(c: Counts) -> int:
     latents = {a.latent for _, a in c.spec.attentions()}
     (latent,) = latents
     assert latent is not None
-    return c.cache("needed") * 2 * latent.kv_rank // (latent.kv_rank + latent.rope_dim)
+    grown = c.cache("needed") - c.state()
+    return grown * 2 * latent.kv_rank // (latent.kv_rank + latent.rope_dim) + c.state()
 
 
 def _softmax(c: Counts) -> int:

@@ -77,14 +77,20 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
 def _state_shapes(
     at: str, d: int, own: FixedState, out: dict[str, tuple[int, ...]], linear: Callable[..., None]
 ) -> None:
-    values = own.heads * own.value_dim
+    values, channelwise = own.heads * own.value_dim, own.rule == "kda"
+    for name in ("gate", "steps") if channelwise else ():
+        linear(f"{at}.{name}_down", d, own.key_dim, False)
+        linear(f"{at}.{name}", own.key_dim, values, False)
     for name, width in (("input", own.channels), ("gate", values), ("rates", own.rates * own.heads)):
-        linear(f"{at}.{name}", d, width, own.bias)
+        if name != "gate" or not channelwise:
+            linear(f"{at}.{name}", d, width, own.bias)
     out[f"{at}.convolution"] = (own.channels, own.kernel, 1)
     if own.convolution_bias:
         out[f"{at}.convolution.bias"] = (own.channels,)
-    out |= {f"{at}.{name}": (own.heads,) for name in ("decay", "step", *(["skip"] if own.rule == "ssm" else []))}
-    out[f"{at}.norm"] = (own.value_dim if own.rule == "delta" else values,)
+    out |= {f"{at}.decay": (own.heads,), f"{at}.step": (own.steps,)}
+    if own.rule == "ssm":
+        out[f"{at}.skip"] = (own.heads,)
+    out[f"{at}.norm"] = (values if own.rule == "ssm" else own.value_dim,)
     linear(f"{at}.output", values, d, own.bias)
 
 

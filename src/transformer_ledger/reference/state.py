@@ -1,7 +1,8 @@
-"""Mixers with a fixed state in NumPy, token by token: Gated DeltaNet and Mamba-2, in every arithmetic.
+"""Mixers with a fixed state in NumPy, token by token: Gated DeltaNet, Kimi Delta Attention, Mamba-2, in every arithmetic.
 
-Sources: Yang et al. 2024, arXiv:2412.06464, equation 10; Dao and Gu 2024, arXiv:2405.21060, section 2. Shapes: T tokens,
-h heads in G groups, a state of d_k × d_v numbers a head. Leading axes (a batch) pass through.
+Sources: Yang et al. 2024, arXiv:2412.06464, equation 10; Kimi Team 2025, arXiv:2510.26692, equation 1; Dao and Gu 2024,
+arXiv:2405.21060, section 2. Shapes: T tokens, h heads in G groups, a state of d_k × d_v numbers a head. Leading axes (a
+batch) pass through.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ def _unit(x: Array, run: Any) -> Array:
 
 
 def scanned(q: Array, k: Array, v: Array, kept: Array, rate: Array, delta: bool, run: Any) -> Array:
-    """What each token reads (…, h, T, d_v): q, k (…, h, T, d_k), v (…, h, T, d_v), numbers (…, h, T)."""
+    """What each token reads (…, h, T, d_v): q, k (…, h, T, d_k), v (…, h, T, d_v), rates (…, h, T).
+
+    The shares `kept` are one a head, (…, h, T, 1), or one a row of the state, (…, h, T, d_k).
+    """
     state, read = run.array(np.zeros((*k.shape[:-2], k.shape[-1], v.shape[-1]))), []
     for t in range(k.shape[-2]):
         at = slice(t, t + 1)
         key, value = k[..., at, :], v[..., at, :]  # (…, h, 1, d_k), (…, h, 1, d_v)
-        state = state * kept[..., at, None]
+        state = state * kept[..., at, :].swapaxes(-1, -2)
         if delta:
             value = value - run.matmul(key, state)
         state = state + run.matmul(key.swapaxes(-1, -2), value * rate[..., at, None])
@@ -55,20 +59,22 @@ def scanned(q: Array, k: Array, v: Array, kept: Array, rate: Array, delta: bool,
 
 def mix(x: Array, weights: Mapping[str, Array], own: FixedState, linear: Linear, run: Any, epsilon: float) -> Array:
     """What the layer's output map reads (…, T, h·d_v), of x (…, T, d); `linear` applies a map by its name."""
-    delta, narrow = own.rule == "delta", own.groups * own.key_dim
+    delta, channelwise, narrow, h = own.rule != "ssm", own.rule == "kda", own.groups * own.key_dim, own.heads
     mixed = run.silu(convolved(linear(x, "input"), weights, own.kernel, run))
     q, k = (_heads(mixed[..., start : start + narrow], own, own.groups) for start in (0, narrow))
     v = _heads(mixed[..., 2 * narrow :], own, own.heads)
-    rates = linear(x, "rates").swapaxes(-1, -2)  # (…, n·h, T)
-    step = run.softplus(rates[..., : own.heads, :] + weights["step"][:, None])
-    kept, rate = run.exp(-(run.exp(weights["decay"])[:, None] * step)), step
+    rates = linear(x, "rates")  # (…, T, n·h)
+    step = linear(linear(x, "steps_down"), "steps") if channelwise else rates[..., :h]
+    step = _heads(run.softplus(step + weights["step"]), own, h)  # (…, h, T, 1 or d_k)
+    kept = run.exp(-(run.exp(weights["decay"])[:, None, None] * step))
+    rate = run.sigmoid(rates[..., -h:].swapaxes(-1, -2)) if delta else step[..., 0]
     if delta:
         q, k = _unit(q, run) * run.array(1 / math.sqrt(own.key_dim)), _unit(k, run)
-        rate = run.sigmoid(rates[..., own.heads :, :])
     out = scanned(q, k, v, kept, rate, delta, run)
     if not delta:
         out = out + weights["skip"][:, None, None] * v
-    out, gate = out.swapaxes(-2, -3), run.silu(linear(x, "gate"))  # (…, T, h, d_v), (…, T, h·d_v)
+    out = out.swapaxes(-2, -3)  # (…, T, h, d_v), and the gate (…, T, h·d_v)
+    gate = run.sigmoid(linear(linear(x, "gate_down"), "gate")) if channelwise else run.silu(linear(x, "gate"))
     if delta:
         return run.norm("rmsnorm", out, weights["norm"], None, epsilon).reshape(*gate.shape) * gate
     grouped = (out.reshape(*gate.shape) * gate).reshape(*gate.shape[:-1], own.groups, gate.shape[-1] // own.groups)
