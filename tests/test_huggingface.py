@@ -359,6 +359,11 @@ VARIANTS = {
         SMALL | LATENT | {"first_k_dense_replace": 2, "num_key_value_heads": 4},
         SMALL | LATENT | {"attention_bias": True, "n_shared_experts": 2, "num_key_value_heads": 4},
     ],
+    "deepseek_v32": [
+        SMALL | LATENT | {"num_key_value_heads": 4, "index_topk": 6, "index_n_heads": 3, "index_head_dim": 5},
+        SMALL | LATENT | {"num_key_value_heads": 4, "mlp_layer_types": ["sparse", "dense", "sparse"]},
+    ],
+    "glm_moe_dsa": [SMALL | LATENT | {"num_key_value_heads": 4, "index_topk": 6, "indexer_types": ["full"] * 3}],
 }
 
 
@@ -503,6 +508,10 @@ def test_multimodal_file_gives_its_text_part():
         ({"model_type": "kimi_linear", "linear_attn_config": 3}, "linear_attn_config", "3 is not a mapping"),
         ({"model_type": "kimi_linear", "mla_use_nope": False}, "mla_use_nope", "not counted"),
         ({"model_type": "kimi_linear", "mlp_layer_types": ["dense"]}, "mlp_layer_types", "not a list of 27 names"),
+        ({"model_type": "deepseek_v32", "index_head_dim": 32}, "index_head_dim", "below qk_rope_head_dim 64"),
+        ({"model_type": "deepseek_v32", "q_lora_rank": None}, "q_lora_rank", "null; the indexer reads"),
+        ({"model_type": "glm_moe_dsa", "index_topk_freq": 4}, "index_topk_freq", "4 is not counted here"),
+        ({"model_type": "glm_moe_dsa", "qk_head_dim": 192}, "qk_head_dim", "192 is not counted here"),
         ({}, "model_type", "missing"),
         ({"model_type": ["llama"]}, "model_type", "missing or no name"),
         ({"model_type": "llama", "num_hidden_layers": -3}, "num_hidden_layers", "allowed: 1 to"),

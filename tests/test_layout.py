@@ -168,6 +168,16 @@ def test_experts_are_spread_where_a_layer_has_some():
         layout.stages(spec, Layout(expert=2))
 
 
+def test_an_indexer_is_whole_on_every_device():
+    pytest.importorskip("torch")
+    spec = FAMILIES["deepseek_v32"].read("m")
+    found = rows(spec, {"tensor": 2, "expert": 2, "data": 2, "zero_stage": 1})
+    assert [row["item"] for row in found if row["difference"] != 0] == []
+    assert "cache" in [row["item"] for row in found]
+    with pytest.raises(ModelError, match="context 2: no indexer is cut here; allowed: 1"):
+        layout.stages(spec, Layout(context=2))
+
+
 def test_the_last_stage_may_be_the_fullest():
     pytest.importorskip("torch")
     from transformer_ledger.executed import devices

@@ -41,6 +41,7 @@ NAMES = {
     "gptj": {"d": ("n_embd", "hidden_size"), "L": ("n_layer",), "h": ("n_head", "num_attention_heads")}
     | {"C": ("n_positions", "max_position_embeddings"), "f": ("n_inner",)},
 }
+INDEXED = ("deepseek_v32", "glm_moe_dsa")
 FLAGS = {
     "gpt_bigcode": ["multi_query"],
     "gpt_neox": ["attention_bias", "use_parallel_residual"],
@@ -48,7 +49,7 @@ FLAGS = {
     "falcon": ["bias", "alibi"],
     "llama": ["attention_bias", "mlp_bias"],
     **{name: ["attention_bias"] for name in ("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "olmo2")},
-    **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3", "cohere", "olmo3")},
+    **{name: ["attention_bias"] for name in ("gpt_oss", "deepseek_v2", "deepseek_v3", *INDEXED, "cohere", "olmo3")},
     **{name: ["attention_bias", "mlp_bias"] for name in ("granite", "smollm3")},
     **{name: ["attention_bias"] for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "bamba": ["attention_bias", "mlp_bias", "mamba_conv_bias", "mamba_proj_bias"],
@@ -328,19 +329,26 @@ def _latent(draw: Draw, L: int) -> None:
     random, family = draw.random, draw.family
     d = draw.size("d", *range(4, 97, 4))
     h = draw.put(draw.names["h"], draw.one(*[h for h in divisors(d) if h <= 32]))
-    if family in ("deepseek_v3", "kimi_linear") or draw.chance(0.5):
+    if family != "deepseek_v2" or draw.chance(0.5):
         draw.config["num_key_value_heads"] = h
-    draw.maybe("q_lora_rank", random.randint(1, 24), None)
+    draw.maybe("q_lora_rank", random.randint(1, 24), *(() if family in INDEXED else (None,)))
     draw.maybe("kv_lora_rank", random.randint(1, 24))
     draw.maybe("qk_nope_head_dim", random.randint(1, 16))
     rotated = draw.maybe("qk_rope_head_dim", 2 * random.randint(1, 8))
     draw.maybe("v_head_dim", random.randint(1, 16))
     if draw.chance(0.3):
-        draw.config["head_dim"] = rotated if family == "deepseek_v3" else 2 * random.randint(1, 8)
+        free = family in ("deepseek_v2", "kimi_linear")
+        draw.config["head_dim"] = 2 * random.randint(1, 8) if free else rotated
     names = {"deepseek_v2": ("n_routed_experts", "num_experts"), "kimi_linear": ("num_local_experts", "num_experts")}
     _grouped(draw, names.get(family, ("n_routed_experts", "num_local_experts")), L)
     if family == "kimi_linear":
         _kimi(draw, L)
+    if family in INDEXED:
+        draw.maybe("index_n_heads", random.randint(1, 6))
+        draw.put(("index_head_dim",), rotated + random.randint(0, 6))
+        draw.put(("index_topk",), random.randint(1, 30))
+        draw.maybe("mlp_layer_types", [random.choice(["dense", "sparse"]) for _ in range(L)])
+        draw.maybe("layer_types", ["indexed_attention"] * L)
     if family == "deepseek_v2" and draw.chance(0.3):
         draw.config["topk_method"] = "group_limited_greedy"
 
@@ -480,7 +488,8 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         query, key = _weight(layer, "q_proj", "q_b_proj"), _weight(layer, "k_proj")
         latent, fused = _weight(layer, "kv_a_proj_with_mqa"), _weight(layer, "c_attn", "query_key_value", "qkv_proj")
         pair = fused.shape[0] - inner if fused is not None else 2 * key.shape[0] if key is not None else 0
-        width = pair or latent.shape[0]
+        indexer = [p for n, p in layer.named_parameters() if "indexer.wk." in n or "indexer.weights_proj" in n]
+        width = pair or latent.shape[0] + (indexer[0].shape[0] if indexer else 0)
         window = getattr(cached, "sliding_window", None)
         seen = min(tokens, window or tokens)
         copied = 2 * inner if getattr(config, "new_decoder_architecture", None) else width  # once a query head
@@ -490,6 +499,8 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
         found["dynamic"] += 2 * batch * (min(tokens, window - 1) if window else tokens) * copied
         gated = config.model_type in DELTA  # half of the query's projection is a gate
         queries = inner if query is None or gated else query.shape[0]
+        if indexer:  # each of its heads against its one key, and their sum
+            found["forward"] += 2 * batch * tokens * tokens * (indexer[0].shape[0] + 1) * indexer[1].shape[0]
         found["forward"] += 2 * batch * tokens * tokens * (queries + inner)
     return dict(found)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transformer_ledger import huggingface
-from transformer_ledger.model import Attention, Feedforward, FixedState, Latent, Layer, ModelSpec
+from transformer_ledger.model import Attention, Feedforward, FixedState, Indexer, Latent, Layer, ModelSpec
 
 CONTEXT = 24
 WORKLOADS = {"long": {"batch": 3, "context": 11}, "short": {"batch": 2, "context": 4}}
@@ -48,6 +48,7 @@ LATENT |= {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "rms
 LATENT |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2}
 LATENT |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
 KIMI = {"num_heads": 3, "head_dim": 8, "short_conv_kernel_size": 3, "kda_layers": [1, 2], "full_attn_layers": [3]}
+INDEXED = {"index_n_heads": 9, "index_head_dim": 8, "index_topk": 5}
 DELTA = {"linear_num_value_heads": 6, "linear_num_key_heads": 2, "linear_key_head_dim": 9, "linear_value_head_dim": 7}
 DELTA |= {"linear_conv_kernel_dim": 3}
 MAMBA = {"mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 9, "mamba_d_conv": 3, "mamba_expand": 2}
@@ -264,6 +265,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "deepseek_v2": Family({"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "head_dim": 6}, silent=True),
     "deepseek_v3": Family({"model_type": "deepseek_v3", **LATENT, "attention_bias": True}, silent=True),
+    "deepseek_v32": Family({"model_type": "deepseek_v32", **LATENT, **INDEXED}, silent=True),
+    "glm_moe_dsa": Family({"model_type": "glm_moe_dsa", **LATENT, **INDEXED, "attention_bias": True}, silent=True),
 }
 
 
@@ -284,6 +287,7 @@ def _switches() -> dict[str, Switch]:
     plain, latent = _spec(), Latent(query_rank=20, kv_rank=12, nope_dim=10, rope_dim=6, value_dim=14)
     learned = _spec(positions="learned", position_rows=CONTEXT + 2)
     mixture = _spec(feedforward=SHARED)
+    index = {k: _spec({"kv_heads": 4, "latent": replace(latent, indexer=Indexer(9, 8, k))}) for k in (3, 4)}
     pairs: dict[str, tuple[ModelSpec, ModelSpec]] = {
         "rope_base": (plain, replace(plain, rope_base=10000.0)),
         "norm": (_spec(norm="layernorm"), plain),
@@ -306,6 +310,7 @@ def _switches() -> dict[str, Switch]:
         "shared_gate": (mixture, _spec(feedforward=SHARED | {"shared_gate": False})),
         "shared_width": (mixture, _spec(feedforward=SHARED | {"shared_gate": False, "shared_width": 0})),
         "latent": (_spec({"kv_heads": 4, "latent": latent}), _spec({"kv_heads": 4, "latent": latent}, rope_base=9.0)),
+        "chosen": (index[3], index[4]),
     }
     every = dict.fromkeys(("query_bias", "key_bias", "value_bias", "output_bias"), True)
     return {name: Switch(spec, off) for name, (spec, off) in pairs.items()} | {

@@ -34,6 +34,8 @@ _PLAIN = {
     "attention.query_down_norm": "self_attn.q_a_layernorm",
     "attention.latent_norm": "self_attn.kv_a_layernorm",
     "attention.key+value": "self_attn.kv_b_proj",
+    "attention.indexer.key_norm": "self_attn.indexer.k_norm",
+    "attention.indexer.shares": "self_attn.indexer.weights_proj",
     "router": "mlp.gate",
     "shared_gate": "mlp.shared_expert_gate",
 }
@@ -46,7 +48,7 @@ _TWO = {"feedforward.up": "mlp.fc1", "feedforward.down": "mlp.fc2", "attention.o
 NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite"), _PLAIN),
     **dict.fromkeys(("olmo2", "olmo3", "smollm3", "stablelm", "cohere"), _PLAIN),
-    **dict.fromkeys(("qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3"), _PLAIN),
+    **dict.fromkeys(("qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa"), _PLAIN),
     "qwen2_moe": _PLAIN | _SHARED,
     "mixtral": _PLAIN | _BLOCK_SPARSE,
     "minimax_m2": _PLAIN | _BLOCK_SPARSE,

@@ -25,6 +25,18 @@ class ModelError(ValueError):
 
 
 @dataclass(frozen=True)
+class Indexer:
+    """Chooses the positions that each query attends to, by scores of its own against one more cached key a token.
+
+    Source: DeepSeek-V3.2, arXiv:2512.02556, section 2.1.
+    """
+
+    heads: int
+    head_dim: int  # of a query head, and of the one key that all of them read
+    chosen: int  # positions at most
+
+
+@dataclass(frozen=True)
 class Latent:
     """Multi-head latent attention (DeepSeek): queries and keys/values pass through low-rank projections.
 
@@ -36,6 +48,12 @@ class Latent:
     nope_dim: int  # per-head query/key width without rotation
     rope_dim: int  # per-head query width, and the shared key width, that is rotated
     value_dim: int  # per-head value width
+    indexer: Indexer | None = None  # whose queries come out of the query's latent
+
+    @property
+    def cached(self) -> tuple[int, ...]:
+        """Widths of what a token adds to the cache: latent, rotated key and, for an indexer, its key."""
+        return (self.kv_rank, self.rope_dim, *([self.indexer.head_dim] if self.indexer else []))
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,16 @@ class Attention:
     latent: Latent | None = None
     repeated_cache: bool = False  # transformers caches keys and values once a query head (Falcon's new layout)
     gated: bool = False  # the heads' outputs times the sigmoid of a projection as wide as the queries (Qwen3-Next)
+
+    @property
+    def indexer(self) -> Indexer | None:
+        """What chooses the positions, where not all are attended to."""
+        return self.latent.indexer if self.latent else None
+
+    @property
+    def reach(self) -> int | None:
+        """Most positions that a query attends to: its window, or what the indexer chooses; None: all."""
+        return self.indexer.chosen if self.indexer else self.window
 
 
 @dataclass(frozen=True)
@@ -208,9 +236,10 @@ class ModelSpec:
 
     @property
     def plain(self) -> bool:
-        """Whether each layer attends, without a gate, and feeds forward: saved activations are given for no other."""
+        """Whether each layer attends, without gate or indexer, and feeds forward: no other has its saved activations."""
         kinds = [kind for _, kind in self.kinds()]
-        attends = all(isinstance(kind.mixer, Attention) and not kind.mixer.gated for kind in kinds)
+        mixers = [kind.mixer for kind in kinds]
+        attends = all(isinstance(mixer, Attention) and not (mixer.gated or mixer.indexer) for mixer in mixers)
         return attends and all(kind.feedforward.kind != "none" for kind in kinds)
 
     def to_json(self) -> dict[str, Any]:
@@ -227,7 +256,10 @@ class ModelSpec:
                 return None
             if "rule" in item:
                 return FixedState(**item)
-            return Attention(**{**item, "latent": item["latent"] and Latent(**item["latent"])})
+            latent = item["latent"] and {**item["latent"]}
+            if latent and latent["indexer"]:
+                latent["indexer"] = Indexer(**latent["indexer"])
+            return Attention(**{**item, "latent": latent and Latent(**latent)})
 
         def layer(item: dict[str, Any]) -> Layer:
             return Layer(**{**item, "mixer": mixer(item["mixer"]), "feedforward": Feedforward(**item["feedforward"])})

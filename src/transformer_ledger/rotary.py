@@ -11,7 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transformer_ledger.keys import MOST_LAYERS, Keys
-from transformer_ledger.model import Attention, Feedforward, FixedState, Latent, Layer, ModelError, ModelSpec, runs
+from transformer_ledger.model import (
+    Attention,
+    Feedforward,
+    FixedState,
+    Indexer,
+    Latent,
+    Layer,
+    ModelError,
+    ModelSpec,
+    runs,
+)
 
 BIASED = {"q": "query_bias", "k": "key_bias", "v": "value_bias", "o": "output_bias"}
 """Letter → bias of the attention; besides them f is every map of a dense feed-forward or of experts, r the router, h the
@@ -180,6 +190,7 @@ class Rotary:
 
 
 SLIDING, CHUNKED, LINEAR, FULL = "sliding_attention", "chunked_attention", "linear_attention", "full_attention"
+INDEXED = "indexed_attention"
 PARTS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
 """Letters of hybrid_override_pattern, and what each says that a layer is; without one there are these four layers."""
 
@@ -307,6 +318,22 @@ def _feedforwards(keys: Keys, family: Rotary, biased: str, types: list[str]) -> 
     return [routed if i not in only and routed.experts and (i + 1) % step == 0 else dense for i in range(layers)]
 
 
+def _indexer(keys: Keys, own: Latent, default: Indexer) -> Indexer:
+    """What chooses the positions of a family's attention."""
+    if not own.query_rank:
+        raise ModelError("q_lora_rank", "null; the indexer reads the query's latent")
+    found = Indexer(
+        keys.integer("index_n_heads", default.heads),
+        keys.integer("index_head_dim", default.head_dim),
+        keys.integer("index_topk", default.chosen),
+    )
+    if found.head_dim < own.rope_dim:
+        raise ModelError(
+            "index_head_dim", f"{found.head_dim} is below qk_rope_head_dim {own.rope_dim}, which is rotated"
+        )
+    return found
+
+
 def _latent(keys: Keys, family: Rotary, own: Latent, h: int, biased: str) -> Attention:
     """Attention through a cached latent, which serves every head."""
     keys.fixed("mlp_bias", False)
@@ -321,6 +348,9 @@ def _latent(keys: Keys, family: Rotary, own: Latent, h: int, biased: str) -> Att
         rope_dim=keys.integer("qk_rope_head_dim", own.rope_dim),
         value_dim=keys.integer("v_head_dim", own.value_dim),
     )
+    keys.fixed("qk_head_dim", None, latent.nope_dim + latent.rope_dim)
+    if own.indexer:
+        latent = replace(latent, indexer=_indexer(keys, latent, own.indexer))
     if latent.rope_dim % 2:
         raise ModelError("qk_rope_head_dim", f"{latent.rope_dim} is odd; rotary positions pair the components")
     if family.rotated_head_dim:
@@ -389,6 +419,9 @@ def _types(keys: Keys, family: Rotary) -> list[str]:
         return _parts(keys)
     layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
     if own is None:
+        if family.latent and family.latent.indexer:  # each layer has its own
+            keys.fixed("layer_types", None, [INDEXED] * layers)
+            keys.fixed("indexer_types", None, ["full"] * layers)
         return [FULL] * layers
     if own.where == "others":
         attending = set(keys.numbers("attn_layer_indices", 0, layers - 1) or [])
@@ -458,9 +491,12 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     )
 
 
-def _latent_family(**own: Any) -> Rotary:
+_LATENT = Latent(query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
+
+
+def _latent_family(latent: Latent = _LATENT, **own: Any) -> Rotary:
     bias = {"attention_bias": (False, "qko")}
-    return Rotary(latent=Latent(1536, 512, 128, 64, 128), biases=bias, **own)
+    return Rotary(latent=latent, biases=bias, **own)
 
 
 _LOCAL = ("num_local_experts", "num_experts")
@@ -474,6 +510,21 @@ _HYBRID: dict[str, Any] = {"vocab_size": 151936, "hidden_size": 2048, "num_atten
 _HYBRID |= {"num_key_value_heads": 2, "max_position_embeddings": 32768, "query_key_norm": "head", "gated": True}
 _HYBRID |= {"state": DELTA, "pattern": 4, "fixed": {"attn_output_gate": (True, None)}}
 _QWEN_3_5: dict[str, Any] = _HYBRID | {"vocab_size": 248320}
+_DEEPSEEK: dict[str, Any] = {"vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432}
+_DEEPSEEK |= {"num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128, "rotated_head_dim": True}
+_DEEPSEEK_EXPERTS = Experts(
+    ("n_routed_experts", "num_local_experts"),
+    256,
+    8,
+    width=2048,
+    where="first",
+    dense_first=3,
+    shared="counted",
+    groups=True,
+    n_group=8,
+    topk_group=4,
+)
+_OWN_CHOICE = {"index_topk_freq": (1, None), "index_topk_pattern": (None,)}  # no layer reads what another chose
 _LAYERNORM: dict[str, Any] = {"norm": "layernorm", "norm_bias": True, "epsilon_default": 1e-5}
 
 ROTARY: dict[str, Rotary] = {
@@ -870,27 +921,27 @@ ROTARY: dict[str, Rotary] = {
             groups=False,
         ),
     ),
-    "deepseek_v3": _latent_family(
-        vocab_size=129280,
-        hidden_size=7168,
-        intermediate_size=18432,
-        num_hidden_layers=61,
-        num_attention_heads=128,
-        num_key_value_heads=128,
-        max_position_embeddings=4096,
+    "deepseek_v3": _latent_family(**_DEEPSEEK, max_position_embeddings=4096, experts=_DEEPSEEK_EXPERTS),
+    "deepseek_v32": _latent_family(
+        replace(_LATENT, indexer=Indexer(heads=64, head_dim=128, chosen=2048)),
+        **_DEEPSEEK,
+        max_position_embeddings=163840,
+        experts=replace(_DEEPSEEK_EXPERTS, where="typed"),
+        fixed=_OWN_CHOICE,
+    ),
+    "glm_moe_dsa": _latent_family(
+        Latent(2048, 512, nope_dim=192, rope_dim=64, value_dim=256, indexer=Indexer(32, 128, 2048)),
+        vocab_size=154880,
+        hidden_size=6144,
+        intermediate_size=12288,
+        num_hidden_layers=78,
+        num_attention_heads=64,
+        num_key_value_heads=64,
+        max_position_embeddings=202752,
+        epsilon_default=1e-5,
         rotated_head_dim=True,
-        experts=Experts(
-            ("n_routed_experts", "num_local_experts"),
-            256,
-            8,
-            width=2048,
-            where="first",
-            dense_first=3,
-            shared="counted",
-            groups=True,
-            n_group=8,
-            topk_group=4,
-        ),
+        experts=replace(_DEEPSEEK_EXPERTS, where="typed", n_group=1, topk_group=1),
+        fixed=_OWN_CHOICE,
     ),
 }
 

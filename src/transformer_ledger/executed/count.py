@@ -103,7 +103,9 @@ def own_inputs() -> Iterator[None]:
     """
 
     def alias(module: nn.Module, inputs: tuple[Any, ...]) -> Any:
-        return tuple(x.view_as(x) if isinstance(x, Tensor) and x.requires_grad else x for x in inputs)
+        # Where no gradient is taken (an indexer), none must be waited for.
+        own = (lambda x: x.view_as(x)) if torch.is_grad_enabled() else Tensor.detach
+        return tuple(own(x) if isinstance(x, Tensor) and x.requires_grad else x for x in inputs)
 
     handle = nn.modules.module.register_module_forward_pre_hook(alias)
     try:
@@ -240,6 +242,9 @@ def state_bytes(
     held: Counter[tuple[str, str]] = Counter()
     kept: dict[tuple[str, str], list[tuple[int, list[Tensor]]]] = {}
     named = dict(kinds.model.named_parameters())
+    for parameter in named.values():
+        # ASSUME an indexer, which the model's own loss does not reach, is trained too, by a loss of its own.
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     stepped: Iterable[tuple[str, dict[tuple[str, str], list[Tensor]]]]
     if lora := recipe.get("lora"):
         with torch.device("meta"):

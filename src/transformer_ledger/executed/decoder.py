@@ -23,6 +23,7 @@ from transformer_ledger.executed.cache import Cache
 from transformer_ledger.model import Attention as AttentionSpec
 from transformer_ledger.model import Feedforward as FeedforwardSpec
 from transformer_ledger.model import FixedState as FixedStateSpec
+from transformer_ledger.model import Indexer as IndexerSpec
 from transformer_ledger.model import Latent, Layer, ModelSpec
 
 Rotate = Callable[[Tensor], Tensor]
@@ -129,11 +130,46 @@ class Absorbable(Linear):
         return x @ weight.transpose(-1, -2)  # (B, h, T, r_kv) → (B, h, T, width)
 
 
+class Indexer(nn.Module):
+    """Chooses the positions that each query attends to: the largest Σ share·ReLU(q·k) over its heads (DeepSeek-V3.2).
+
+    A choice has no gradient: what trains an indexer is a loss of its own. Positive factors of the scores are left out.
+    """
+
+    def __init__(self, spec: ModelSpec, own: IndexerSpec, latent: Latent):
+        super().__init__()
+        self.spec, self.rotated = own, latent.rope_dim
+        self.query = Linear(latent.query_rank, own.heads * own.head_dim, bias=False)
+        self.key = Linear(spec.d_model, own.head_dim, bias=False)
+        self.key_norm = nn.LayerNorm(own.head_dim, eps=spec.norm_epsilon)
+        self.shares = Linear(spec.d_model, own.heads, bias=False)
+        self.scores, self.sum = Product(), Product()
+
+    def _turned(self, x: Tensor, rotate: Rotate) -> Tensor:
+        return torch.cat([rotate(x[..., : self.rotated]), x[..., self.rotated :]], -1)
+
+    @torch.no_grad()
+    def keys(self, x: Tensor, rotate: Rotate) -> Tensor:
+        """(B, T, d) → (B, 1, T, d_i)."""
+        return self._turned(self.key_norm(self.key(x)).unsqueeze(1), rotate)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, narrow: Tensor, keys: Tensor, rotate: Rotate, hidden: Tensor | None) -> Tensor:
+        """Numbers (B, T, k) of the chosen ones of the S positions, from x (B, T, d) and the query's latent (B, T, r_q)."""
+        q = self._turned(self.query(narrow).unflatten(-1, (self.spec.heads, -1)).transpose(1, 2), rotate)
+        scores = self.scores(q, keys.transpose(-1, -2)).relu().transpose(1, 2)  # (B, T, h_i, S)
+        found = self.sum(self.shares(x).unsqueeze(-2), scores).squeeze(-2)  # (B, T, S)
+        if hidden is not None:
+            found = found.masked_fill(hidden, -math.inf)
+        return found.topk(min(self.spec.chosen, found.shape[-1]), -1).indices
+
+
 class LatentAttention(Attention):
     """Attention whose keys and values are expanded from one cached latent a token (DeepSeek-V2, section 2.1).
 
     `absorbed` moves the two expansions to the query's and the output's side (the same function, by associativity), so
-    that a decoded token attends to the latents themselves; otherwise the whole latent cache is expanded anew.
+    that a decoded token attends to the latents themselves (with an indexer, to the chosen ones alone); otherwise the
+    whole latent cache is expanded anew, and what is not chosen is masked.
     """
 
     def __init__(self, spec: ModelSpec, own: AttentionSpec, latent: Latent):
@@ -152,6 +188,7 @@ class LatentAttention(Attention):
         self.scores, self.values = Product(), Product()
         self.output = Linear(h * latent.value_dim, d, bias=own.output_bias)
         self.dropout = spec.dropout.weights
+        self.indexer = Indexer(spec, latent.indexer, latent) if latent.indexer else None
         self.absorbed = False
 
     def forward(self, x: Tensor, rotate: Rotate, visible: Visible, cache: Cache | None, index: int) -> Tensor:
@@ -162,8 +199,22 @@ class LatentAttention(Attention):
         q, q_rope = q[..., :nope], rotate(q[..., nope:])
         c, k_rope = self.latent_down(x).unsqueeze(1).split([latent.kv_rank, latent.rope_dim], -1)
         c, k_rope = self.latent_norm(c), rotate(k_rope)  # (B, 1, T, r_kv), (B, 1, T, d_r)
-        if cache is not None:
-            c, k_rope = cache.update(index, own.window, c, k_rope)
+        new = [c, k_rope, *([self.indexer.keys(x, rotate)] if self.indexer else [])]
+        c, k_rope, *keys = new if cache is None else cache.update(index, own.window, *new)
+        if self.indexer:
+            hidden = visible(x.shape[1], c.shape[2], own)
+            chosen = self.indexer(x, narrow, keys[0], rotate, hidden)
+            if self.absorbed and hidden is None:  # the chosen positions are all that is read
+                at = chosen.transpose(1, 2).unsqueeze(1)  # (B, 1, k, 1)
+                c, k_rope = (y.gather(2, at.expand(-1, -1, -1, y.shape[-1])) for y in (c, k_rope))
+            else:
+                left_out = torch.ones(*chosen.shape[:2], c.shape[2], dtype=torch.bool, device=x.device)
+                left_out = left_out.scatter(-1, chosen, False).unsqueeze(1)  # (B, 1, T, S)
+                masked = left_out if hidden is None else left_out | hidden
+
+                def visible(T: int, S: int, own: AttentionSpec | None) -> Tensor | None:
+                    return masked
+
         scale = 1 / math.sqrt(nope + latent.rope_dim)
         if self.absorbed:
             q = torch.cat([self.key(q, "query"), q_rope], -1)  # (B, h, T, r_kv + d_r)

@@ -31,7 +31,7 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_ledger.executed import activations
 from transformer_ledger.executed.cache import DTYPES, Cache, storage_bytes
-from transformer_ledger.executed.decoder import Attention, Decoder, Experts, LatentAttention
+from transformer_ledger.executed.decoder import Attention, Decoder, Experts, Indexer, LatentAttention
 from transformer_ledger.executed.optimizer import fullest, step
 from transformer_ledger.model import Attention as Attends
 from transformer_ledger.model import ModelSpec
@@ -95,6 +95,8 @@ def cut(spec: ModelSpec, tensor: int, expert: int) -> Decoder:
             _experts(module, name == "down", spread if expert > 1 else mesh, expert > 1)
         elif isinstance(module, Attention) and module.sinks is not None:
             _replace(module, "sinks", mesh, 0)
+        elif isinstance(owner, Indexer):  # whole on every device, as engines have it
+            continue
         elif isinstance(module, nn.Linear) and isinstance(owner, Attention) and _one_head(owner, path, tensor):
             for part, old in list(module.named_parameters()):
                 setattr(module, part, nn.Parameter(old[: owner.spec.head_dim]))

@@ -24,7 +24,7 @@ def compute(compared: Mapping[str, int], activations: Mapping[str, Any]) -> dict
         made = []
         for name, family in FAMILIES.items():
             config, spec = dict(family.config), family.read(name)
-            windowed = any(a.window for _, a in spec.attentions())
+            windowed = any(a.reach for _, a in spec.attentions())
             loads = (
                 WORKLOADS if windowed else {"long": WORKLOADS["long"]}
             )  # a sequence within a window, and one past it

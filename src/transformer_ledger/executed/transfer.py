@@ -19,7 +19,13 @@ from transformer_ledger.model import Attention, FixedState, ModelSpec
 
 ALONE = ("attention.sinks", "state.decay", "state.step", "state.skip")  # parameters of a module of ours itself
 GROUPED = ("bloom", "falcon", "gpt_neox")  # fused query, key and value lie group by group: g queries, a key, a value
-INTERLEAVED = ("deepseek_v2", "deepseek_v3")  # rotate components 2i and 2i + 1, where ours has i and i + d/2
+INTERLEAVED = (
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa",
+)  # rotate components 2i and 2i + 1, where ours has i and i + d/2
+INDEXER = ("attention.indexer.query", "attention.indexer.key", "attention.indexer.key_norm")
 SCALED = ("gemma", "gemma2", "gemma3_text")  # multiply the embedding by √d
 SHIFTED_GAINS = (*SCALED, "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")  # norms multiply by 1 + weight
 
@@ -111,6 +117,11 @@ def _cut(
         heads = rows.unflatten(0, (own.heads if component == "attention.query" else 1, -1))
         kept, turned = heads[:, : -own.latent.rope_dim], _paired(heads[:, -own.latent.rope_dim :])
         return {component: torch.cat([kept, turned], 1).reshape(tensor.shape)}
+    if own.latent and own.indexer and family == "glm_moe_dsa" and component in INDEXER:  # its indexer does so too
+        rows = tensor if tensor.dim() == 2 else tensor.unsqueeze(-1)
+        heads = rows.unflatten(0, (-1, own.indexer.head_dim))
+        turned, kept = _paired(heads[:, : own.latent.rope_dim]), heads[:, own.latent.rope_dim :]
+        return {component: torch.cat([turned, kept], 1).reshape(tensor.shape)}
     return {component: tensor}
 
 

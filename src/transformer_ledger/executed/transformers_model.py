@@ -52,6 +52,11 @@ COMPONENTS = tuple(
         (r"\.(c_attn|query_key_value|qkv_proj)", QKV),
         (r"\.(o_proj|(self_)?attn\.(out_proj|c_proj|dense)|(self_)?attention\.dense)", "attention.output"),
         (r"\.q_norm", "attention.query_norm"),
+        (r"\.indexer\.k_norm", "attention.indexer.key_norm"),
+        (r"\.indexer\.wq_b", "attention.indexer.query"),
+        (r"\.indexer\.wk", "attention.indexer.key"),
+        (r"\.indexer\.weights_proj", "attention.indexer.shares"),
+        (r"\.indexer", "attention.indexer.scores+sum"),
         (r"\.k_norm", "attention.key_norm"),
         (r"\.sinks", "attention.sinks"),
         (r"\.q_a_proj", "attention.query_down"),
@@ -134,7 +139,8 @@ def _widths(mixer: Attention | FixedState | None) -> dict[str, int]:
         return {}
     own, latent = mixer, mixer.latent
     if latent:
-        return {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
+        compared = {"scores": own.indexer.head_dim, "sum": 1} if own.indexer else {}
+        return compared | {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
     q, kv = own.heads * own.head_dim, own.kv_heads * own.head_dim
     return {"query": q, "key": kv, "value": kv} | ({"gate": q} if own.gated else {})
 
@@ -303,8 +309,11 @@ class Runner:
         modules = by_module(counter, self.model)
         root = type(self.model).__name__ + "."
         for path, operations in counter.get_flop_counts().items():
+            own = path.removeprefix(root)
             if path.endswith(".experts"):
-                modules[path.removeprefix(root)] = sum(operations.values())
+                modules[own] = sum(operations.values())
+            elif path.endswith(".indexer"):  # what it runs besides its maps
+                modules[own] = sum(operations.values()) - sum(modules[name] for name in list(modules) if own in name)
         every = sum(modules.values())
         for path in modules:
             modules[path] = self._routed(path, modules[path])
@@ -421,7 +430,8 @@ class Runner:
 def _kept(layer: Any) -> list[torch.Tensor]:
     """Tensors that one layer of a transformers cache holds: keys and values, or a fixed state; none without a mixer."""
     states = [list(getattr(layer, name, {}).values()) for name in ("conv_states", "recurrent_states")]
-    found = [getattr(layer, "keys", None), getattr(layer, "values", None), *states[0], *states[1]]
+    grown = [getattr(layer, name, None) for name in ("keys", "values", "indexer_keys")]
+    found = [*grown, *states[0], *states[1]]
     return [tensor for tensor in found if tensor is not None]
 
 

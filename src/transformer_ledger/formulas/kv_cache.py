@@ -1,7 +1,8 @@
 """Bytes of keys and values, or of a fixed state, that one layer keeps. Unit everywhere: [byte].
 
 Sources: Shazeer 2019, arXiv:1911.02150 (shared K/V heads); Ainslie et al. 2023, arXiv:2305.13245 (groups); DeepSeek-V2,
-arXiv:2405.04434 (latent); Yang et al. 2024, arXiv:2412.06464, and Dao and Gu 2024, arXiv:2405.21060 (fixed states).
+arXiv:2405.04434 (latent), and -V3.2, arXiv:2512.02556 (indexer); Yang et al. 2024, arXiv:2412.06464, and Dao and Gu
+2024, arXiv:2405.21060 (fixed states).
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ def windowed_between_steps(B: Any, T: Any, w: Any, h_kv: Any, d_h: Any, b: Any) 
 def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
     """Latent and shared rotated key of T positions of B sequences.  [byte]"""
     return B * T * (r_kv + d_r) * b
+
+
+@formula
+def latent_indexed(B: Any, T: Any, r_kv: Any, d_r: Any, d_i: Any, b: Any) -> Any:
+    """The same with the key of an indexer (DeepSeek-V3.2) of each position.  [byte]"""
+    return B * T * (r_kv + d_r + d_i) * b
 
 
 @formula

@@ -5,7 +5,9 @@ arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biase
 out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S keys; a dense
 kernel computes this with or without a mask. For layers with a fixed-size recurrent state (Gated DeltaNet, Kimi Delta
 Attention, Mamba-2) we count one recurrent step for each token: reading and writing the state, and the convolution before
-it. Element-wise gates are not counted, nor what a chunked scan computes instead.
+it. Element-wise gates are not counted, nor what a chunked scan computes instead. An indexer (DeepSeek-V3.2) scores all
+keys, and a dense kernel then attends to all of them, the ones not chosen masked; only the absorbed form of a decoded token
+reads the chosen ones alone. Its choice has no gradient, so it runs forward only.
 """
 
 from __future__ import annotations
@@ -175,6 +177,60 @@ def key_absorbed(B: Any, T: Any, r_kv: Any, h: Any, d_h: Any, d_r: Any) -> Any:
 def value_absorbed(B: Any, T: Any, r_kv: Any, h: Any, d_v: Any) -> Any:
     """Latent attention: the new tokens' summed latents through the value up-projection.  [FLOP]"""
     return 2 * B * T * r_kv * h * d_v
+
+
+@formula
+def index_query(B: Any, T: Any, r_q: Any, h_i: Any, d_i: Any) -> Any:
+    """Indexer: queries of its own out of the query's latent.  [FLOP]"""
+    return 2 * B * T * r_q * h_i * d_i
+
+
+@formula
+def index_key(B: Any, T: Any, d: Any, d_i: Any) -> Any:
+    """Indexer: token to the one key that its heads read.  [FLOP]"""
+    return 2 * B * T * d * d_i
+
+
+@formula
+def index_shares(B: Any, T: Any, d: Any, h_i: Any) -> Any:
+    """Indexer: token to each head's share in the score.  [FLOP]"""
+    return 2 * B * T * d * h_i
+
+
+@formula
+def index_scores(B: Any, T: Any, S: Any, h_i: Any, d_i: Any) -> Any:
+    """Indexer: every new token's heads against all S keys, whatever is chosen of them.  [FLOP]"""
+    return 2 * B * T * S * h_i * d_i
+
+
+@formula
+def index_sum(B: Any, T: Any, S: Any, h_i: Any) -> Any:
+    """Indexer: sum of its heads' scores of each key, by their shares.  [FLOP]"""
+    return 2 * B * T * S * h_i
+
+
+@formula
+def index_scores_causal(B: Any, T: Any, h_i: Any, d_i: Any) -> Any:
+    """Indexer: its heads' scores over the pairs that the causal mask allows.  [FLOP]"""
+    return 2 * B * causal_pairs(T) * h_i * d_i
+
+
+@formula
+def index_sum_causal(B: Any, T: Any, h_i: Any) -> Any:
+    """Indexer: sum of its heads' scores over the pairs that the causal mask allows.  [FLOP]"""
+    return 2 * B * causal_pairs(T) * h_i
+
+
+@formula
+def scores_chosen(B: Any, T: Any, S: Any, k_i: Any, h: Any, r_kv: Any, d_r: Any) -> Any:
+    """Latent attention with an indexer: queries mapped to the latent and compared with the chosen latents alone.  [FLOP]"""
+    return 2 * B * T * minimum(S, k_i) * h * (r_kv + d_r)
+
+
+@formula
+def values_chosen(B: Any, T: Any, S: Any, k_i: Any, h: Any, r_kv: Any) -> Any:
+    """Latent attention with an indexer: weighted sum of the chosen latents alone.  [FLOP]"""
+    return 2 * B * T * minimum(S, k_i) * h * r_kv
 
 
 @formula

@@ -2,9 +2,9 @@
 
 Sources: Vaswani et al. 2017, arXiv:1706.03762 (attention, feed-forward, embeddings); Ainslie et al. 2023,
 arXiv:2305.13245 (grouped K/V heads); Shazeer 2020, arXiv:2002.05202 (gated feed-forward); DeepSeek-V2, arXiv:2405.04434
-(latent attention); Jiang et al. 2024, arXiv:2401.04088 (experts); Yang et al. 2024, arXiv:2412.06464 (Gated DeltaNet)
-Dao and Gu 2024, arXiv:2405.21060 (Mamba-2) and Kimi Team 2025, arXiv:2510.26692 (Kimi Delta Attention), with the tensors
-of transformers' modules qwen3_next, nemotron_h and kimi_linear.
+(latent attention) and -V3.2, arXiv:2512.02556 (indexer); Jiang et al. 2024, arXiv:2401.04088 (experts); Yang et al. 2024,
+arXiv:2412.06464 (Gated DeltaNet), Dao and Gu 2024, arXiv:2405.21060 (Mamba-2) and Kimi Team 2025, arXiv:2510.26692 (Kimi
+Delta Attention), with the tensors of transformers' modules deepseek_v32, qwen3_next, nemotron_h and kimi_linear.
 """
 
 from __future__ import annotations
@@ -126,6 +126,30 @@ def per_latent_rank(r_kv: Any) -> Any:
 def per_latent_component(r_kv: Any, d_r: Any) -> Any:
     """Latent attention: bias of the projection to the latent and the shared rotated key.  [parameter]"""
     return r_kv + d_r
+
+
+@formula
+def index_query(r_q: Any, h_i: Any, d_i: Any) -> Any:
+    """Indexer: queries of its own out of the query's latent.  [parameter]"""
+    return r_q * h_i * d_i
+
+
+@formula
+def index_key(d: Any, d_i: Any) -> Any:
+    """Indexer: projection of the token to the one key that its heads read.  [parameter]"""
+    return d * d_i
+
+
+@formula
+def index_shares(d: Any, h_i: Any) -> Any:
+    """Indexer: projection of the token to each head's share in the score.  [parameter]"""
+    return d * h_i
+
+
+@formula
+def per_index_component(d_i: Any) -> Any:
+    """Indexer: gain, or bias, of the key's norm.  [parameter]"""
+    return d_i
 
 
 @formula

@@ -129,6 +129,12 @@ def _of(spec: ModelSpec, B: int, T: int, *components: str) -> int:
     return sum(p.flops for p in matmul.products(spec, B, T, T, "prefill") if p.component in components)
 
 
+def _trained(spec: ModelSpec, B: int, T: int, forward: int) -> int:
+    """FLOPs of a training step, of its forward pass."""
+    choosing = sum(p.flops for p in matmul.products(spec, B, T, T, "prefill") if p.forward_only)
+    return int(training(forward - choosing)) + choosing
+
+
 def _widths(spec: ModelSpec) -> Iterator[tuple[int, Attention, int, int]]:
     """(layers, attention, width of a query head, width of a value head) of each kind of layer."""
     for count, a in spec.attentions():
@@ -495,7 +501,7 @@ CONVENTIONS = (
         "training step",
         "T²/2, no router",
         "3 × a forward pass over half of all pairs, windows and router ignored.",
-        lambda spec, B, T: int(training(_half(spec, B, T, windowed=False) - _of(spec, B, T, "router"))),
+        lambda spec, B, T: _trained(spec, B, T, _half(spec, B, T, windowed=False) - _of(spec, B, T, "router")),
         f"{MEGATRON}, which for a latent adds 6 FLOPs for each weight of its norms",
     ),
     Convention(
@@ -545,14 +551,14 @@ CONVENTIONS = (
         "training step",
         "recomputed",
         "Each layer runs forward twice, as with activation checkpointing: the hardware FLOPs.",
-        lambda spec, B, T: int(training(_forward(spec, B, T))) + _forward(spec, B, T) - _of(spec, B, T, "head"),
+        lambda spec, B, T: matmul.total(spec, B, T, "train") + _forward(spec, B, T) - _of(spec, B, T, "head"),
         f"{NARAYANAN}, equation 3",
     ),
     Convention(
         "training step",
         "lookup as product",
         "3 × a forward pass with the lookup as a product: embedding and head 12Vd per token, where ours are 6Vd.",
-        lambda spec, B, T: int(training(_looked_up(spec, B, T))),
+        lambda spec, B, T: _trained(spec, B, T, _looked_up(spec, B, T)),
         f"{HOFFMANN}, which adds the softmax",
     ),
     Convention(

@@ -4,7 +4,8 @@ Policies: `needed` is what attention can still read (a windowed layer keeps w po
 w, which reads fewer right behind the start of a chunk); `reserved` is what an engine
 that allocates the full length in every layer sets aside. Where that is something else, it also shows what transformers'
 two caches hold: of a window, `dynamic` keeps w − 1 positions between two steps and `static` w; of Falcon's new layout,
-both keep a copy for every query head. A latent cache (DeepSeek) keeps the latent, not the heads. A quantised cache
+both keep a copy for every query head. A latent cache (DeepSeek) keeps the latent, not the heads, and all positions'
+indexer keys, where only some are chosen. A quantised cache
 (int4-g64) stores a position's heads side by side, in groups that do not reach over the position's end, with a scale and
 a shift of 16 bits for each.
 
@@ -15,7 +16,7 @@ transformers and engines do it, the convolution's inputs in the cache's type, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transformer_ledger.formulas import kv_cache as formulas
@@ -44,7 +45,8 @@ def _repeated(a: Attention, policy: str) -> bool:
 def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]]:
     """Formula of one layer's bytes, and its arguments but for B, T and b."""
     if a.latent:
-        return formulas.latent, {"r_kv": a.latent.kv_rank, "d_r": a.latent.rope_dim}
+        widths = dict(zip(("r_kv", "d_r", "d_i"), a.latent.cached, strict=False))
+        return formulas.latent_indexed if a.indexer else formulas.latent, widths
     if _repeated(a, policy):
         return formulas.multi_head, {"h": a.heads, "d_h": a.head_dim, "d_v": a.head_dim}
     heads = {"h_kv": a.kv_heads, "d_h": a.head_dim}
@@ -53,8 +55,8 @@ def layer(a: Attention, policy: str) -> tuple[Callable[..., Any], dict[str, int]
     return formulas.windowed_between_steps if policy == "dynamic" else formulas.windowed, {"w": a.window, **heads}
 
 
-def _sized(formula: Callable[..., Any], widths: tuple[Any, Any], dtype: str, **arguments: Any) -> Any:
-    """A formula's bytes where a position stores its keys and its values (or latent and rotated key) in a row each.
+def _sized(formula: Callable[..., Any], widths: Sequence[Any], dtype: str, **arguments: Any) -> Any:
+    """A formula's bytes where a position stores its keys and its values (or latent, rotated key, index key) in a row each.
 
     Each may have a type of its own: q8_0/q4_0. Where numbers share bytes or constants, b is a row's bytes over its
     numbers, and every formula is linear in b.
@@ -62,7 +64,7 @@ def _sized(formula: Callable[..., Any], widths: tuple[Any, Any], dtype: str, **a
     if (bits := BITS.get(dtype, 1)) % 8 == 0:
         return formula(b=bits // 8, **arguments)
     keys, _, values = dtype.partition("/")
-    stored = row_bytes(widths[0], keys) + row_bytes(widths[1], values or keys)
+    stored = row_bytes(widths[0], keys) + sum(row_bytes(width, values or keys) for width in widths[1:])
     return quotient(formula(b=stored, **arguments), sum(widths))
 
 
@@ -81,7 +83,7 @@ def state_bytes(spec: ModelSpec, B: Any, dtype: str) -> Any:
 def _layer_bytes(a: Attention, B: Any, T: Any, dtype: str, policy: str) -> Any:
     formula, arguments = layer(a, policy)
     kv = (a.heads if _repeated(a, policy) else a.kv_heads) * a.head_dim
-    widths = (a.latent.kv_rank, a.latent.rope_dim) if a.latent else (kv, kv)
+    widths = a.latent.cached if a.latent else (kv, kv)
     return _sized(formula, widths, dtype, B=B, T=T, **arguments)
 
 
@@ -112,7 +114,7 @@ def _heads(spec: ModelSpec) -> tuple[int, int]:
     a = next((a for _, a in spec.attentions()), None)
     if a is None:
         return 0, 0
-    return (1, a.latent.kv_rank + a.latent.rope_dim) if a.latent else (a.kv_heads, a.head_dim)
+    return (1, sum(a.latent.cached)) if a.latent else (a.kv_heads, a.head_dim)
 
 
 def _formula(spec: ModelSpec, policy: str) -> str:

@@ -129,6 +129,8 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
                 raise ModelError(
                     "layout", f"context {layout.context}: no window is cut over the positions here; allowed: 1"
                 )
+            if layout.context > 1 and layer.mixer.indexer:
+                raise ModelError("layout", f"context {layout.context}: no indexer is cut here; allowed: 1")
         elif layer.mixer and layout.tensor * layout.context > 1:
             degree = f"tensor {layout.tensor}, context {layout.context}"
             raise ModelError("layout", f"{degree}: no fixed state is cut here; allowed: 1")

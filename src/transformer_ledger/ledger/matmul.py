@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer_ledger.formulas import matmul as formulas
@@ -42,8 +42,19 @@ class Product:
         """Forward FLOPs in all layers."""
         return self.copies * self.formula(**self.arguments)
 
+    @property
+    def forward_only(self) -> bool:
+        """Whether a training step runs it forward alone: no gradient passes through an indexer's choice."""
+        return self.component.startswith(INDEXER)
+
+    @property
+    def training_flops(self) -> int:
+        """FLOPs of a training step in all layers."""
+        return self.flops if self.forward_only else formulas.training(self.flops)
+
 
 _Part = tuple[str, Callable[..., int], dict[str, int]]
+INDEXER = "attention.indexer."
 
 
 def _pairs(a: Attention, d_h: int, d_v: int, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
@@ -60,7 +71,7 @@ def _pairs(a: Attention, d_h: int, d_v: int, B: int, T: int, S: int, phase: str,
     elif convention == "full":
         yield "attention.scores", formulas.scores, {"B": B, "T": T, "S": S, **key}
         yield "attention.values", formulas.values, {"B": B, "T": T, "S": S, **value}
-    elif w is None:
+    elif (w := a.reach) is None:
         yield "attention.scores", formulas.scores_causal, {"B": B, "T": T, **key}
         yield "attention.values", formulas.values_causal, {"B": B, "T": T, **value}
     elif a.chunked:
@@ -69,6 +80,21 @@ def _pairs(a: Attention, d_h: int, d_v: int, B: int, T: int, S: int, phase: str,
     else:
         yield "attention.scores", formulas.scores_causal_windowed, {"B": B, "T": T, "w": w, **key}
         yield "attention.values", formulas.values_causal_windowed, {"B": B, "T": T, "w": w, **value}
+
+
+def _indexer(d: int, a: Attention, B: int, T: int, S: int, convention: str) -> Iterator[_Part]:
+    assert a.latent
+    assert a.indexer
+    new, heads, width = {"B": B, "T": T}, {"h_i": a.indexer.heads}, {"d_i": a.indexer.head_dim}
+    yield f"{INDEXER}query", formulas.index_query, {**new, "r_q": a.latent.query_rank, **heads, **width}
+    yield f"{INDEXER}key", formulas.index_key, {**new, "d": d, **width}
+    yield f"{INDEXER}shares", formulas.index_shares, {**new, "d": d, **heads}
+    if convention == "causal-exact":
+        yield f"{INDEXER}scores", formulas.index_scores_causal, {**new, **heads, **width}
+        yield f"{INDEXER}sum", formulas.index_sum_causal, {**new, **heads}
+    else:
+        yield f"{INDEXER}scores", formulas.index_scores, {**new, "S": S, **heads, **width}
+        yield f"{INDEXER}sum", formulas.index_sum, {**new, "S": S, **heads}
 
 
 def _latent_attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
@@ -81,10 +107,15 @@ def _latent_attention(d: int, a: Attention, B: int, T: int, S: int, phase: str, 
     else:
         yield "attention.query", formulas.query, {**new, "d": d, "h": h, "d_h": d_h}
     yield "attention.latent_down", formulas.latent_down, {**new, "d": d, "r_kv": r_kv, "d_r": d_r}
+    if a.indexer:
+        yield from _indexer(d, a, B, T, S, convention)
     if convention == "absorbed":
         yield "attention.key", formulas.key_absorbed, {**new, **latent, "d_h": d_h, "d_r": d_r}
-        yield "attention.scores", formulas.scores_absorbed, {**new, "S": S, **latent, "d_r": d_r}
-        yield "attention.values", formulas.values_absorbed, {**new, "S": S, **latent}
+        scores, values, seen = formulas.scores_absorbed, formulas.values_absorbed, {**new, "S": S}
+        if a.indexer:
+            scores, values, seen = formulas.scores_chosen, formulas.values_chosen, {**seen, "k_i": a.indexer.chosen}
+        yield "attention.scores", scores, {**seen, **latent, "d_r": d_r}
+        yield "attention.values", values, {**seen, **latent}
         yield "attention.value", formulas.value_absorbed, {**new, **latent, "d_v": d_v}
     else:
         yield "attention.key", formulas.key_up, {"B": B, "S": S, **latent, "d_h": d_h, "d_r": d_r}
@@ -155,7 +186,7 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
     """Forward matrix products of B sequences of T new tokens, the newest of which attends to S keys.
 
     prefill and train want T = S; decode runs T = 1 against a cache of S − 1 positions. `train` gives the forward pass
-    as well: its FLOPs are 3 times these.
+    as well: its FLOPs are 3 times these, but for an indexer's.
     """
     d, d_e = spec.d_model, spec.embedding_width or spec.d_model
     projection = {"B": B, "T": T, "d_e": d_e, "d": d}
@@ -180,29 +211,34 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
 
 def total(spec: ModelSpec, B: int, S: int, phase: str, convention: str = "full") -> int:
     """FLOPs of a whole phase: the sum of its rows."""
-    forward = sum(p.flops for p in products(spec, B, 1 if phase == "decode" else S, S, phase, convention))
-    return formulas.training(forward) if phase == "train" else forward
+    run = products(spec, B, 1 if phase == "decode" else S, S, phase, convention)
+    return sum(p.training_flops if phase == "train" else p.flops for p in run)
 
 
 def visible_pairs(T: int, a: Attention) -> int:
-    """Query-key pairs that a causal mask and a window, or chunks, leave in a sequence, counted query by query."""
-    w = a.window or T
+    """Query-key pairs that a causal mask and a window, chunks or a choice leave in a sequence, counted query by query."""
+    w = a.reach or T
     return sum(len(range(t - t % w if a.chunked else max(0, t + 1 - w), t + 1)) for t in range(T))
 
 
 def masked(spec: ModelSpec, component: str, T: int, full: int) -> int:
     """FLOPs of a component where only visible pairs count, from its full count: scores and values shrink."""
-    if component not in ("attention.scores", "attention.values"):
-        return full
     every, left = 0, 0
     for count, a in spec.attentions():
-        width = a.head_dim
-        if a.latent:
-            key = component == "attention.scores"
-            width = a.latent.nope_dim + a.latent.rope_dim if key else a.latent.value_dim
-        every += count * a.heads * width * T * T
-        left += count * a.heads * width * visible_pairs(T, a)
-    return full * left // every
+        numbers = _compared(component, a)
+        every += count * numbers * T * T
+        # An indexer scores whatever the mask alone leaves.
+        left += count * numbers * visible_pairs(T, replace(a, latent=None) if INDEXER in component else a)
+    return full * left // every if every else full
+
+
+def _compared(component: str, a: Attention) -> int:
+    """Multiply-adds of one query-key pair in a component of an attention; 0 where it works on tokens."""
+    d_k, d_v = (a.latent.nope_dim + a.latent.rope_dim, a.latent.value_dim) if a.latent else (a.head_dim, a.head_dim)
+    found = {"attention.scores": a.heads * d_k, "attention.values": a.heads * d_v}
+    if a.indexer:
+        found |= {f"{INDEXER}scores": a.indexer.heads * a.indexer.head_dim, f"{INDEXER}sum": a.indexer.heads}
+    return found.get(component, 0)
 
 
 def has_latent(spec: ModelSpec) -> bool:
@@ -237,8 +273,8 @@ def compute(
                     for component, kinds in grouped.items():
                         forward = sum(p.flops for p in kinds)
                         formula = joined([(p.copies, text(p.formula)) for p in kinds])
-                        if phase == "train":
-                            forward = formulas.training(forward)
+                        if phase == "train" and not kinds[0].forward_only:
+                            forward = sum(p.training_flops for p in kinds)
                             formula = joined([(p.copies, text(formulas.training, F=p.formula)) for p in kinds])
                         key = "flops", workload, RAN.get((phase, convention), ""), component
                         derived = None

@@ -44,6 +44,19 @@ def _latent_attention(d: int, a: Attention) -> Iterator[_Part]:
     assert a.latent is not None
     h, r_q, r_kv, d_r, d_v = a.heads, a.latent.query_rank, a.latent.kv_rank, a.latent.rope_dim, a.latent.value_dim
     d_h = a.latent.nope_dim + d_r
+    if own := a.indexer:
+        at, heads, width = "attention.indexer", {"h_i": own.heads}, {"d_i": own.head_dim}
+        yield (
+            f"{at}.query",
+            (own.heads * own.head_dim, r_q),
+            False,
+            formulas.index_query,
+            {"r_q": r_q, **heads, **width},
+        )
+        yield f"{at}.key", (own.head_dim, d), False, formulas.index_key, {"d": d, **width}
+        for bias in (False, True):  # a LayerNorm, whatever the model's other norms are
+            yield f"{at}.key_norm", (own.head_dim,), bias, formulas.per_index_component, width
+        yield f"{at}.shares", (own.heads, d), False, formulas.index_shares, {"d": d, **heads}
     if r_q:
         yield "attention.query_down", (r_q, d), False, formulas.query_down, {"d": d, "r_q": r_q}
         if a.query_bias:

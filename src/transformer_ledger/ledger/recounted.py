@@ -15,6 +15,7 @@ from transformer_ledger.model import Attention, ModelSpec
 
 TABLES = ("token_embedding", "position_embedding")
 PAIRS = ("attention.scores", "attention.values")
+INDEX_PAIRS = ("attention.indexer.scores", "attention.indexer.sum")
 PER_HEAD = ("attention.query", "attention.gate", "attention.key", "attention.value", "attention.output")
 
 
@@ -115,7 +116,9 @@ def _masked(c: Counts, phase: str, keys: Callable[[Attention], Fraction | int]) 
 
 
 def _exactly(c: Counts, phase: str) -> int:
-    return _masked(c, phase, lambda a: visible_pairs(c.T, a))
+    index = c.f(*INDEX_PAIRS, phase=phase)  # whose scores the mask alone cuts, alike in all layers
+    cut = index * visible_pairs(c.T, Attention(1, 1, 1)) // c.T**2
+    return _masked(c, phase, lambda a: visible_pairs(c.T, a)) - index + cut
 
 
 def _latent_twice(c: Counts) -> int:
@@ -123,7 +126,7 @@ def _latent_twice(c: Counts) -> int:
     (latent,) = latents
     assert latent is not None
     grown = c.cache("needed") - c.state()
-    return grown * 2 * latent.kv_rank // (latent.kv_rank + latent.rope_dim) + c.state()
+    return grown * 2 * latent.kv_rank // sum(latent.cached) + c.state()
 
 
 def _softmax(c: Counts) -> int:

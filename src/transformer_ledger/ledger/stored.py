@@ -143,6 +143,8 @@ MODULES = {
     "attention.output": "self_attn.o_proj",
     "attention.query_down": "self_attn.q_a_proj",
     "attention.latent_down": "self_attn.kv_a_proj_with_mqa",
+    "attention.indexer.query": "self_attn.indexer.wq_b",
+    "attention.indexer.key": "self_attn.indexer.wk",
     "feedforward.gate": "mlp.gate_proj",
     "feedforward.up": "mlp.up_proj",
     "feedforward.down": "mlp.down_proj",
@@ -228,7 +230,7 @@ def multi_token(spec: ModelSpec, config: Mapping[str, Any]) -> int:
     (DeepSeek-V3, arXiv:2412.19437, section 2.2, and its checkpoint).
     """
     kind, count = config.get("model_type"), config.get("num_nextn_predict_layers")
-    if kind not in ("deepseek_v3", "glm4_moe") or not isinstance(count, int):
+    if kind not in ("deepseek_v3", "deepseek_v32", "glm4_moe", "glm_moe_dsa") or not isinstance(count, int):
         return 0
     layer = tensors(replace(spec, layers=((1, spec.each_layer()[-1]),), tied_head=False, final_norm=False))
     return count * (sum(tensor.parameters for tensor in layer) + (2 * spec.d_model + 3) * spec.d_model)

@@ -104,6 +104,11 @@ def _attention_shapes(
             out[f"{at}.query_down_norm"] = (latent.query_rank,)
         width = own.heads * (latent.nope_dim + latent.rope_dim)
         linear(f"{at}.query", latent.query_rank or d, width, own.query_bias and not latent.query_rank)
+        if own.indexer:
+            linear(f"{at}.indexer.query", latent.query_rank, own.indexer.heads * own.indexer.head_dim, False)
+            linear(f"{at}.indexer.key", d, own.indexer.head_dim, False)
+            out |= {f"{at}.indexer.key_norm{part}": (own.indexer.head_dim,) for part in ("", ".bias")}
+            linear(f"{at}.indexer.shares", d, own.indexer.heads, False)
         linear(f"{at}.latent_down", d, latent.kv_rank + latent.rope_dim, own.key_bias)
         out[f"{at}.latent_norm"] = (latent.kv_rank,)
         linear(f"{at}.key", latent.kv_rank, own.heads * latent.nope_dim, False)
@@ -154,6 +159,11 @@ def visibility(tokens: int, causal: bool, own: Attention | None = None) -> Any:
     return ((query >= key) | (not causal)) & near
 
 
+def values_of(x: Array) -> Any:
+    """The numbers of an array, without the bounds that an arithmetic carries with them."""
+    return getattr(x, "value", x)
+
+
 def heads_of(x: Array, heads: int) -> Array:
     """(…, T, heads·d_h) → (…, heads, T, d_h): head i owns the i-th run of d_h components."""
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(-2, -3)
@@ -169,6 +179,8 @@ def attention(
     """
     heads = _latent_heads if own.latent else _heads
     q, k, v = heads(x, weights, own, turn, run, epsilon)  # (…, h, T, d_h), …, (…, h, T, d_v)
+    if own.indexer:
+        visible = visible & _chosen(x, weights, own, visible, turn, run, epsilon)
     scale = run.array(1 / math.sqrt(q.shape[-1]))
     scores = run.matmul(q, k.swapaxes(-1, -2)) * scale
     if own.sinks:  # a key that every query sees and that has no value
@@ -203,6 +215,30 @@ def _heads(
     return q, k, v
 
 
+def _narrow(x: Array, weights: Weights, run: Any, epsilon: float) -> Array:
+    """The query's latent (…, T, r_q)."""
+    return run.norm("rmsnorm", linear(x, weights, "query_down", run), weights["query_down_norm"], None, epsilon)
+
+
+def _chosen(x: Array, weights: Weights, own: Attention, visible: Any, turn: Any, run: Any, epsilon: float) -> Any:
+    """(…, 1, T, T), true where an indexer lets the query of a row read the key of a column (DeepSeek-V3.2)."""
+    assert own.latent
+    assert own.indexer
+    mine, rotated = under(weights, "indexer."), own.latent.rope_dim
+
+    def turned(x: Array) -> Array:  # the first components of each head
+        return run.join([turn(x[..., :rotated]), x[..., rotated:]])
+
+    q = turned(heads_of(linear(_narrow(x, weights, run, epsilon), mine, "query", run), own.indexer.heads))
+    k = run.norm("layernorm", linear(x, mine, "key", run), mine["key_norm"], mine["key_norm.bias"], epsilon)
+    scores = run.matmul(q, turned(heads_of(k, 1)).swapaxes(-1, -2))  # (…, h_i, T, T)
+    scores = scores * run.array(values_of(scores) > 0)
+    shares = linear(x, mine, "shares", run)[..., None, :]  # (…, T, 1, h_i)
+    found = values_of(run.matmul(shares, scores.swapaxes(-2, -3))[..., 0, :])  # (…, T, T)
+    ranks = np.argsort(np.argsort(-np.where(visible, found, -np.inf), -1, "stable"), -1)
+    return (ranks < own.indexer.chosen)[..., None, :, :]
+
+
 def _latent_heads(
     x: Array, weights: Weights, own: Attention, turn: Any, run: Any, epsilon: float
 ) -> tuple[Array, Array, Array]:
@@ -213,7 +249,7 @@ def _latent_heads(
     def normed(x: Array, name: str) -> Array:  # RMSNorm, whatever the model's other norms are
         return run.norm("rmsnorm", x, weights[name], None, epsilon)
 
-    narrow = normed(linear(x, weights, "query_down", run), "query_down_norm") if own.latent.query_rank else x
+    narrow = _narrow(x, weights, run, epsilon) if own.latent.query_rank else x
     q = heads_of(linear(narrow, weights, "query", run), own.heads)  # (…, h, T, d_n + d_r)
     q = run.join([q[..., :nope], turn(q[..., nope:])])
     down = linear(x, weights, "latent_down", run)  # (…, T, r_kv + d_r)
@@ -238,8 +274,7 @@ def mixture(x: Array, weights: Weights, own: Feedforward, run: Any) -> Array:
     if not own.experts:
         return feedforward(x, under(weights, "feedforward."), own, run)
     scores = linear(x, weights, "router", run)  # (…, T, E)
-    found: Any = getattr(scores, "value", scores)
-    routed = np.argsort(np.argsort(-found, -1), -1) < own.experts_per_token
+    routed = np.argsort(np.argsort(-values_of(scores), -1), -1) < own.experts_per_token
     shares = run.softmax(scores, routed)  # (…, T, E), 0 for the experts not routed to
     every = feedforward(x[..., None, :, :], under(weights, "feedforward."), own, run)  # (…, E, T, d)
     out = run.matmul(shares[..., None, :], every.swapaxes(-2, -3))[..., 0, :]
