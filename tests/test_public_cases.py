@@ -44,7 +44,8 @@ RIGHT = {
     "qwen3.5-35b-a3b": (34_660_610_688, None, 20_480),
     "nemotron-3-nano-30b": (31_577_937_344, None, None),
     "nemotron-h-56b-infinity": (56_324_350_464, None, None),
-    # 49,122,681,728 in its published tensors, with what is added to the scores of 256 experts in 26 layers
+    # The index of its published tensors says 49,122,681,728. That counts the number that 26 layers add to the score
+    # of each of 256 experts, which transformers keeps as a buffer.
     "kimi-linear-48b-a3b": (49_122_681_728 - 26 * 256, None, 7 * 2 * (512 + 64)),
     "deepseek-v3.2": (671_877_929_216, None, 2 * 61 * (512 + 64 + 128)),
     "glm-5.1": (743_911_199_232, None, 2 * 78 * (512 + 64 + 128)),
