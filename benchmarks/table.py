@@ -23,8 +23,9 @@ def number(value: float) -> str:
 
 
 def shown(found: Mapping[str, Any]) -> str:
-    """Median and quartiles."""
-    return f"{number(found['median'])} ({number(found['low'])} – {number(found['high'])})"
+    """Median and quartiles, where there is more than one value."""
+    quartiles = f" ({number(found['low'])} – {number(found['high'])})" if found["repeats"] > 1 else ""
+    return number(found["median"]) + quartiles
 
 
 def _change(ratio: float) -> str:
@@ -79,7 +80,7 @@ def _costs(title: str, found: Mapping[str, Any]) -> Iterator[str]:
         [name, shown(one["processor"]), shown(one["wall"]), f"{one['memory'] / 2**20:,.0f}"]
         for name, one in sorted(found.items(), key=lambda item: -item[1]["processor"]["median"])
     ]
-    yield f"{next(iter(found.values()))['processor']['repeats']} runs each."
+    yield f"Runs of each: {next(iter(found.values()))['processor']['repeats']}."
     yield ""
     yield from _grid(["what", "processor [s]", "wall [s]", "most memory [MiB]"], rows)
 

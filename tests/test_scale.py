@@ -16,11 +16,28 @@ RULES = {
 }
 
 
+def needs(rule):
+    """Memory [MB] and time [minute] that a rule asks for."""
+    text = RULES.get(rule) or (ROOT / f"workflow/rules/{rule}.smk").read_text(encoding="utf-8")  # of a rule in a loop
+    found = re.search(r"\n +threads: \d+\n +resources:\n +mem_mb=(\d+),\n +runtime=(\d+),\n", text)
+    assert found, rule
+    return tuple(map(int, found.groups()))
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_says_what_it_needs(rule):
-    found = re.search(r"    threads: \d+\n    resources:\n        mem_mb=(\d+),\n        runtime=(\d+),\n", RULES[rule])
-    assert found, rule
-    assert all(int(number) > 0 for number in found.groups())
+    assert all(number > 0 for number in needs(rule))
+
+
+MEASURED = json.loads((ROOT / "benchmarks/results/jobs.json").read_text(encoding="utf-8"))["jobs"]
+
+
+@pytest.mark.parametrize("job", MEASURED)
+def test_a_rule_asks_for_twice_the_memory_and_ten_times_the_time_that_its_jobs_took(job):
+    kind, _, name = job.partition("/")
+    memory, minutes = needs(name if name in RULES else kind)
+    assert memory * 1e6 >= 2 * MEASURED[job]["memory"]
+    assert minutes * 60 >= 10 * MEASURED[job]["wall"]["median"]
 
 
 def test_the_profile_names_rules_that_exist():

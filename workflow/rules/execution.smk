@@ -14,8 +14,8 @@ rule execution:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=6000,
-        runtime=20,
+        mem_mb=2000,
+        runtime=15,
     params:
         spec=spec("execution/{model}"),
     message:
@@ -37,7 +37,7 @@ rule families:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
+        mem_mb=2000,
         runtime=15,
     params:
         spec=spec("families"),

@@ -12,8 +12,8 @@ rule rope_dot_product:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("experiment/rope_dot_product"),
     message:
@@ -33,8 +33,8 @@ rule blocked_softmax:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("experiment/blocked_softmax"),
     message:
@@ -58,7 +58,7 @@ rule timing:
         "../../environment.yml"
     threads: 1024
     resources:
-        mem_mb=4000,
+        mem_mb=2000,
         runtime=15,
     params:
         spec=spec("timing/{timing}"),

@@ -16,8 +16,8 @@ for figure in plan.of("figure"):
             "../../environment.yml"
         threads: 1
         resources:
-            mem_mb=2000,
-            runtime=10,
+            mem_mb=500,
+            runtime=5,
         params:
             spec=spec(f"figure/{figure}"),
         message:

@@ -14,8 +14,8 @@ rule ledger:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=15,
+        mem_mb=1000,
+        runtime=10,
     params:
         spec=spec("ledger/{ledger}"),
     message:

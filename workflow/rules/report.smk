@@ -12,8 +12,8 @@ rule formulas:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("formulas"),
     message:
@@ -35,8 +35,8 @@ rule ledgers:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=1000,
+        runtime=5,
     params:
         spec=spec("ledgers"),
     message:
@@ -57,8 +57,8 @@ rule report:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=15,
+        mem_mb=1000,
+        runtime=10,
     params:
         spec=spec("report"),
     message:
@@ -78,8 +78,8 @@ rule provenance:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("provenance"),
     message:
@@ -100,8 +100,8 @@ rule crate:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("crate"),
     message:
@@ -124,8 +124,8 @@ rule summary:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("summary"),
     message:

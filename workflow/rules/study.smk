@@ -14,8 +14,8 @@ rule checkpoint:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=20,
+        mem_mb=1000,
+        runtime=15,
     params:
         spec=spec("study/checkpoint"),
     message:
@@ -36,7 +36,7 @@ rule extension:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
+        mem_mb=1000,
         runtime=60,
     params:
         spec=spec("study/extension"),
@@ -60,7 +60,7 @@ rule study:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
+        mem_mb=1500,
         runtime=30,
     params:
         spec=spec("study/{study}"),

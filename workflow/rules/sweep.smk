@@ -14,7 +14,7 @@ rule sweep:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=1000,
         runtime=30,
     params:
         spec=spec("sweep/{shard}"),

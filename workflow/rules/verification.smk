@@ -14,8 +14,8 @@ rule verification:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=20,
+        mem_mb=1500,
+        runtime=15,
     params:
         spec=spec("verification/{verification}"),
     message:
@@ -35,8 +35,8 @@ rule claims:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=10,
+        mem_mb=500,
+        runtime=5,
     params:
         spec=spec("claims"),
     message:
