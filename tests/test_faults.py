@@ -1,6 +1,7 @@
 """Input that once stopped a job with a traceback, or got through: each is refused by one message that names key and value."""
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -210,7 +211,7 @@ FILES = {
     "pipe": (os.mkfifo, "not a regular file"),
     "long": (_sparse, "2147483648 bytes; at most 8388608 are read"),
     "bytes": (lambda path: path.write_bytes(b"\xff\xfe{}"), "not a text file"),
-    "bell\a\x1b[31m": (lambda path: path.write_text("{"), "bell\\x07\\x1b[31m': not JSON"),
+    "bell\a\x1b[31m": (lambda path: path.write_text("{"), "bell\\x07\\x1b[31m: not JSON"),
 }
 
 
@@ -241,6 +242,23 @@ def test_what_only_snakemakes_parser_refuses_is_named_with_its_line(tmp_path, te
         yaml.safe_load(text)
     with pytest.raises(config.ConfigError, match=r"mine\.yaml:3: not YAML"):
         config.read(path)
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "x\ny\x1b[31m"])
+def test_a_message_is_one_short_line_whatever_it_quotes(refused, value):
+    said = refused(yaml.dump({"verification": {"training_compute": {"runs": [value]}}}))
+    assert "verification.training_compute.runs[0]: " in said
+    assert said.isprintable()
+    assert len(said) < 3000
+
+
+def test_a_message_about_a_config_json_is_one_line_too(tmp_path, capsys):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "\n", "architectures": ["GPT2LMHeadModel"]}))
+    assert size.main([str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "architectures: 'GPT2LMHeadModel' is no class of \\n that" in said
+    assert said.count("\n") == 1
 
 
 def test_mutated_files_end_in_a_result_or_in_one_message(tmp_path):

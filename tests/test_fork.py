@@ -89,3 +89,24 @@ def test_a_parent_serves_its_own_code_only(parent, tmp_path):
     asked = run([sys.executable, "-c", "import sys; from transformer_ledger import fork; print(fork.ask({'torch': ''}))"],
                 parent[1] | {"PYTHONPATH": str(other)})  # fmt: skip
     assert asked.stdout == "None\n", asked.stderr
+
+
+@pytest.mark.parametrize("slow", ["torch", "transformers.models.llama.modeling_llama"])
+def test_a_parent_ends_with_its_run_in_the_midst_of_its_imports(tmp_path, slow):
+    names = ["numpy", "torch", "transformers.models.llama.modeling_llama", "transformers.models.llama"]
+    packages = dict.fromkeys([*names, "transformers.models", "transformers"], "")
+    begun = tmp_path / "begun"
+    packages[slow] = f"import os, time\nopen({str(begun)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    for name, text in packages.items():
+        file = tmp_path.joinpath("packages", *name.split("."), "__init__.py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'transformer_ledger.fork', *sys.argv[1:]])"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'packages'}:{ROOT / 'src'}"}
+    run = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), "transformers"], env=environment)
+    try:
+        importing = psutil.Process(int(until(lambda: begun.exists() and begun.read_text())))
+    finally:
+        run.kill()
+        run.wait()
+    assert importing.wait(timeout=60) is None  # not ours to wait for: gone

@@ -82,7 +82,8 @@ class _Problems:
 
     def add(self, key: Key, message: str) -> None:
         order, place = self.sources.cite(key)
-        self.found.setdefault(key, (order, f"{place}: {dotted(key)}: {message}" if key else f"{place}: {message}"))
+        line = f"{place}: {dotted(key)}: {message}" if key else f"{place}: {message}"
+        self.found.setdefault(key, (order, limits.shown(line, 2000)))
 
     def concerns(self, key: Key) -> bool:
         """Whether something at or below `key`, or a mapping or list that holds it, is wrong already."""

@@ -13,6 +13,12 @@ from pathlib import Path
 TEXT_BYTES = 8 * 2**20  # of a config; the longest published one has some kilobytes
 
 
+def shown(text: object, most: int) -> str:
+    """A text as part of a message: on one line, control characters as their escapes, its middle left out past `most`."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
+    return line if len(line) <= most else f"{line[: most // 2]} … {line[-(most // 2) :]}"
+
+
 def memory(most: int) -> None:
     """Lower the soft limit on the heap to `most` bytes, or leave it where it is lower already."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -12,15 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_ledger.limits import shown
+
 
 class ModelError(ValueError):
     """A description that cannot be a decoder. `key` is the offending key, relative to the model's own entry.
 
-    A long message, which quotes a long value, is cut in its middle.
+    A message that quotes a long value, or one with line breaks, is one line of at most about 600 characters.
     """
 
     def __init__(self, key: str, message: str):
-        super().__init__(message if len(message) <= 600 else f"{message[:300]} … {message[-300:]}")
+        super().__init__(shown(message, 600))
         self.key = key
 
 

@@ -102,12 +102,14 @@ DELTA = State(
     value_dim=("linear_value_head_dim", 128),
     kernel=("linear_conv_kernel_dim", 4),
 )
+_KIMI_HEADS: Size = (("linear_num_heads", "linear_attn_config.num_heads"), 32)
+_KIMI_WIDTH: Size = (("linear_head_dim", "linear_attn_config.head_dim"), 128)
 KIMI = State(
     rule="kda",
-    heads=(("linear_num_heads", "linear_attn_config.num_heads"), 32),
-    groups=(("linear_num_heads", "linear_attn_config.num_heads"), 32),
-    key_dim=(("linear_head_dim", "linear_attn_config.head_dim"), 128),
-    value_dim=(("linear_head_dim", "linear_attn_config.head_dim"), 128),
+    heads=_KIMI_HEADS,
+    groups=_KIMI_HEADS,
+    key_dim=_KIMI_WIDTH,
+    value_dim=_KIMI_WIDTH,
     kernel=(("linear_conv_kernel_dim", "linear_attn_config.short_conv_kernel_size"), 4),
     where="numbered",
 )
@@ -524,6 +526,7 @@ _DEEPSEEK_EXPERTS = Experts(
     n_group=8,
     topk_group=4,
 )
+_ONE_GROUP: dict[str, Any] = {"n_group": 1, "topk_group": 1}
 _OWN_CHOICE = {"index_topk_freq": (1, None), "index_topk_pattern": (None,)}  # no layer reads what another chose
 _LAYERNORM: dict[str, Any] = {"norm": "layernorm", "norm_bias": True, "epsilon_default": 1e-5}
 
@@ -857,18 +860,7 @@ ROTARY: dict[str, Rotary] = {
         biases={"attention_bias": (False, "qkv")},
         query_key_norm="head",
         query_key_norm_flag="use_qk_norm",
-        experts=Experts(
-            ("n_routed_experts", "num_local_experts"),
-            128,
-            8,
-            width=1408,
-            where="first",
-            dense_first=1,
-            shared="counted",
-            groups=True,
-            n_group=1,
-            topk_group=1,
-        ),
+        experts=replace(_DEEPSEEK_EXPERTS, count=128, width=1408, dense_first=1, **_ONE_GROUP),
     ),
     "kimi_linear": Rotary(
         vocab_size=163840,
@@ -890,18 +882,7 @@ ROTARY: dict[str, Rotary] = {
         latent=Latent(0, 512, 128, 64, 128),
         state=KIMI,
         pattern=4,
-        experts=Experts(
-            _LOCAL,
-            256,
-            8,
-            width=1024,
-            where="typed",
-            dense_first=1,
-            shared="counted",
-            groups=True,
-            n_group=1,
-            topk_group=1,
-        ),
+        experts=replace(_DEEPSEEK_EXPERTS, names=_LOCAL, width=1024, where="typed", dense_first=1, **_ONE_GROUP),
         fixed={
             "tie_word_embeddings": (False, None),
             "mla_use_nope": (True, None),
@@ -940,7 +921,7 @@ ROTARY: dict[str, Rotary] = {
         max_position_embeddings=202752,
         epsilon_default=1e-5,
         rotated_head_dim=True,
-        experts=replace(_DEEPSEEK_EXPERTS, where="typed", n_group=1, topk_group=1),
+        experts=replace(_DEEPSEEK_EXPERTS, where="typed", **_ONE_GROUP),
         fixed=_OWN_CHOICE,
     ),
 }

@@ -319,12 +319,6 @@ def _near(path: Path) -> str:
     return f"; did you mean {files[found[0]]}?" if found else ""
 
 
-def _shown(name: object) -> str:
-    """A file's name as a message or a table may show it: no control characters, and not without end."""
-    text = str(name) if str(name).isprintable() else repr(str(name))
-    return text if len(text) <= 200 else f"{text[:99]}…{text[-100:]}"
-
-
 def _dtype(value: str) -> str:
     try:
         return storage.known(value)
@@ -393,10 +387,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any], list[Path]]:
     """Name, config.json and checkpoint files of what a path names. The files of a folder without config.json describe a
     model of our own, or it is refused."""
     if not path.is_dir():
-        return _shown(path.stem), huggingface.parsed(limits.text(path)), []
+        return limits.shown(path.stem, 200), huggingface.parsed(limits.text(path)), []
     paths = headers.files(path)
     raw = huggingface.parsed(limits.text(path / "config.json")) if (path / "config.json").exists() or not paths else {}
-    return _shown(path.resolve().name), raw, paths
+    return limits.shown(path.resolve().name, 200), raw, paths
 
 
 def one(path: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -483,7 +477,7 @@ def main(arguments: list[str]) -> int:
             print(error, file=sys.stderr)
             return 1
         except (ValueError, OSError, ImportError) as error:
-            print(f"{_shown(path)}: {_reason(error, path)}", file=sys.stderr)
+            print(f"{limits.shown(path, 200)}: {_reason(error, path)}", file=sys.stderr)
     if options.json and every:
         print(json.dumps(every[0] if len(options.config) == 1 else every, indent=1, ensure_ascii=False))
     elif every:

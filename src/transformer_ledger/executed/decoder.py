@@ -164,6 +164,14 @@ class Indexer(nn.Module):
         return found.topk(min(self.spec.chosen, found.shape[-1]), -1).indices
 
 
+def _only(chosen: Tensor, positions: int, hidden: Tensor | None) -> Visible:
+    """Hides all but the `chosen` (B, T, k) of the positions, and what is `hidden` (T, S) anyway."""
+    left_out = torch.ones(*chosen.shape[:2], positions, dtype=torch.bool, device=chosen.device)
+    left_out = left_out.scatter(-1, chosen, False).unsqueeze(1)  # (B, 1, T, S)
+    masked = left_out if hidden is None else left_out | hidden
+    return lambda T, S, own: masked
+
+
 class LatentAttention(Attention):
     """Attention whose keys and values are expanded from one cached latent a token (DeepSeek-V2, section 2.1).
 
@@ -208,13 +216,7 @@ class LatentAttention(Attention):
                 at = chosen.transpose(1, 2).unsqueeze(1)  # (B, 1, k, 1)
                 c, k_rope = (y.gather(2, at.expand(-1, -1, -1, y.shape[-1])) for y in (c, k_rope))
             else:
-                left_out = torch.ones(*chosen.shape[:2], c.shape[2], dtype=torch.bool, device=x.device)
-                left_out = left_out.scatter(-1, chosen, False).unsqueeze(1)  # (B, 1, T, S)
-                masked = left_out if hidden is None else left_out | hidden
-
-                def visible(T: int, S: int, own: AttentionSpec | None) -> Tensor | None:
-                    return masked
-
+                visible = _only(chosen, c.shape[2], hidden)
         scale = 1 / math.sqrt(nope + latent.rope_dim)
         if self.absorbed:
             q = torch.cat([self.key(q, "query"), q_rope], -1)  # (B, h, T, r_kv + d_r)
