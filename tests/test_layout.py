@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from transformer_ledger import huggingface, size
+from transformer_ledger import families, huggingface, size
 from transformer_ledger.families import ADAMW, FAMILIES
 from transformer_ledger.ledger import kv_cache, layout
 from transformer_ledger.ledger import parameters as ledger
@@ -176,6 +176,31 @@ def test_an_indexer_is_whole_on_every_device():
     assert "cache" in [row["item"] for row in found]
     with pytest.raises(ModelError, match="context 2: no indexer is cut here; allowed: 1"):
         layout.stages(spec, Layout(context=2))
+
+
+@pytest.mark.parametrize("degree", [2, 4])
+def test_a_fixed_state_is_cut_by_its_heads(degree):
+    pytest.importorskip("torch")
+    spread = {name: FAMILIES[name].read(name) for name in families.layouts()[f"tensor {degree}"]["models"]}
+    assert {state.rule for spec in spread.values() for _, state in spec.states()} >= {"ssm"}
+    assert any(state.groups < degree for spec in spread.values() for _, state in spec.states()) == (degree == 4)
+    for spec in spread.values():
+        found = rows(spec, {"tensor": degree, "data": 2, "zero_stage": 2})
+        assert [row["item"] for row in found if row["difference"] != 0] == []
+        assert "cache" in [row["item"] for row in found]
+
+
+def test_a_cut_state_of_a_published_model():
+    spec = read("nemotron-3-nano-30b")
+    one, two = (layout.sizes(spec, Layout(tensor=t), 1, 4096, "bf16", "bf16", {}) for t in (1, 2))
+    (count, own), *_ = spec.states()
+    state = count * (4 * own.heads * own.key_dim * own.value_dim + 2 * own.channels * own.kernel)
+    assert one["cache_bytes"] - 4096 * one["cache_bytes_per_token"] == state
+    assert two["cache_bytes"] - 4096 * two["cache_bytes_per_token"] == state // 2
+    with pytest.raises(ModelError, match="context 2: no fixed state is cut here; allowed: 1"):
+        layout.stages(spec, Layout(context=2))
+    with pytest.raises(ModelError, match="tensor 3 does not divide the heads of a fixed state 64"):
+        layout.stages(spec, Layout(tensor=3))
 
 
 def test_the_last_stage_may_be_the_fullest():

@@ -8,10 +8,12 @@ soft caps) is chosen so that transformers' function is the one that our decoder 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from transformer_ledger import huggingface
+from transformer_ledger.ledger.layout import Layout
 from transformer_ledger.model import Attention, Feedforward, FixedState, Indexer, Latent, Layer, ModelSpec
 
 CONTEXT = 24
@@ -47,7 +49,7 @@ LATENT = PLAIN | {"intermediate_size": 56, "num_key_value_heads": 4, "q_lora_ran
 LATENT |= {"qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14, "rms_norm_eps": 1e-6}
 LATENT |= {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2}
 LATENT |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
-KIMI = {"num_heads": 3, "head_dim": 8, "short_conv_kernel_size": 3, "kda_layers": [1, 2], "full_attn_layers": [3]}
+KIMI = {"num_heads": 6, "head_dim": 8, "short_conv_kernel_size": 3, "kda_layers": [1, 2], "full_attn_layers": [3]}
 INDEXED = {"index_n_heads": 9, "index_head_dim": 8, "index_topk": 5}
 DELTA = {"linear_num_value_heads": 6, "linear_num_key_heads": 2, "linear_key_head_dim": 9, "linear_value_head_dim": 7}
 DELTA |= {"linear_conv_kernel_dim": 3}
@@ -268,6 +270,23 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v32": Family({"model_type": "deepseek_v32", **LATENT, **INDEXED}, silent=True),
     "glm_moe_dsa": Family({"model_type": "glm_moe_dsa", **LATENT, **INDEXED, "attention_bias": True}, silent=True),
 }
+
+
+@cache
+def layouts() -> dict[str, dict[str, Any]]:
+    """Layouts of the families with a fixed state, which no model of the config has: its heads on 2 devices, and on 4,
+    where groups are fewer than devices."""
+    heads = {name: [state.heads for _, state in family.read(name).states()] for name, family in FAMILIES.items()}
+    own = {"state": ADAMW, "recipe": "adamw", "workload": "long", **WORKLOADS["long"], "cache_dtype": CACHE_DTYPES[0]}
+    return {
+        f"tensor {t}": {
+            "layout": asdict(Layout(data=2, tensor=t, zero_stage=1)),
+            **own,
+            "trained": False,
+            "models": [name for name, every in heads.items() if every and not any(h % t for h in every)],
+        }
+        for t in (2, 4)
+    }
 
 
 @dataclass(frozen=True)

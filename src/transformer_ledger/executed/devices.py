@@ -31,12 +31,12 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer_ledger.executed import activations
 from transformer_ledger.executed.cache import DTYPES, Cache, storage_bytes
-from transformer_ledger.executed.decoder import Attention, Decoder, Experts, Indexer, LatentAttention
+from transformer_ledger.executed.decoder import Attention, Decoder, Experts, FixedState, Indexer, LatentAttention
 from transformer_ledger.executed.optimizer import fullest, step
 from transformer_ledger.model import Attention as Attends
 from transformer_ledger.model import ModelSpec
 
-BY_OUTPUT = ("query", "key", "value", "gate", "up")
+BY_OUTPUT = ("query", "key", "value", "gate", "up", "rates", "steps")
 BY_INPUT = ("output", "down")
 
 
@@ -73,6 +73,23 @@ def _experts(module: Experts, down: bool, mesh: DeviceMesh, spread: bool) -> Non
         _replace(module, "bias", mesh, 0 if spread else 1)
 
 
+def _fixed_state(module: FixedState, mesh: DeviceMesh) -> None:
+    """What a head or a group has by itself; a device without a group of its own has the first."""
+    own = module.spec
+    keys, values = own.groups * own.key_dim, own.heads * own.value_dim
+    for holder in (module.input, module.convolution):
+        for name, tensor in list(holder.named_parameters()):
+            split = tensor.detach().split((keys, keys, values))
+            pieces = [part(distribute_tensor(piece, mesh, [Shard(0)])) for piece in split]
+            if own.groups < mesh.size():
+                pieces[:2] = [piece[: own.key_dim] for piece in split[:2]]
+            setattr(holder, name, nn.Parameter(torch.cat(pieces)))
+    for name in ("decay", "step", "skip"):
+        _replace(module, name, mesh, 0)
+    if own.rule == "ssm":
+        _replace(module.norm, "weight", mesh, 0)
+
+
 def _one_head(module: Attention, path: str, degree: int) -> bool:
     """Whether a key or value map has fewer heads than devices, and so leaves each a copy of one head."""
     if path.rpartition(".")[2] not in ("key", "value") or isinstance(module, LatentAttention):
@@ -95,6 +112,8 @@ def cut(spec: ModelSpec, tensor: int, expert: int) -> Decoder:
             _experts(module, name == "down", spread if expert > 1 else mesh, expert > 1)
         elif isinstance(module, Attention) and module.sinks is not None:
             _replace(module, "sinks", mesh, 0)
+        elif isinstance(module, FixedState):
+            _fixed_state(module, mesh)
         elif isinstance(owner, Indexer):  # whole on every device, as engines have it
             continue
         elif isinstance(module, nn.Linear) and isinstance(owner, Attention) and _one_head(owner, path, tensor):
@@ -130,6 +149,10 @@ def local(model: Decoder) -> ModelSpec:
             own, latent = block.attention, a.latent
             widths = (latent.nope_dim + latent.rope_dim, latent.nope_dim) if latent else (a.head_dim, a.head_dim)
             a = replace(a, heads=rows(own.query) // widths[0], kv_heads=rows(own.key) // widths[1])
+        elif a:
+            heads = len(part(block.state.decay))
+            channels = rows(block.state.convolution) - heads * a.value_dim
+            a = replace(a, heads=heads, groups=channels // (2 * a.key_dim))
         if ff.kind != "none":
             ff = replace(ff, width=rows(block.feedforward.up, 1 if ff.experts else 0))
         if ff.shared_width:

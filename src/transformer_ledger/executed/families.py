@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from transformer_ledger.executed.run import Row, apart, counted
-from transformer_ledger.families import CACHE_DTYPES, FAMILIES, RECIPES, WORKLOADS
+from transformer_ledger.families import CACHE_DTYPES, FAMILIES, RECIPES, WORKLOADS, layouts
 
 
 def compute(compared: Mapping[str, int], activations: Mapping[str, Any]) -> dict[str, list[Row]]:
@@ -28,7 +28,8 @@ def compute(compared: Mapping[str, int], activations: Mapping[str, Any]) -> dict
             loads = (
                 WORKLOADS if windowed else {"long": WORKLOADS["long"]}
             )  # a sequence within a window, and one past it
-            made += counted(spec, config, loads, RECIPES, CACHE_DTYPES, activations, "cpu")
+            spread = {own: given for own, given in layouts().items() if name in given["models"]}
+            made += counted(spec, config, loads, RECIPES, CACHE_DTYPES, activations, "cpu", spread)
         return {"families": made, "experiment/decoder": same_function.rows(**compared)}
 
     return apart("families", work)

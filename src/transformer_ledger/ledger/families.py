@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transformer_ledger.families import CACHE_DTYPES, FAMILIES, RECIPES, WORKLOADS
+from transformer_ledger.families import CACHE_DTYPES, FAMILIES, RECIPES, WORKLOADS, layouts
 from transformer_ledger.ledger import (
     activations,
     agreement,
     conventions,
     kv_cache,
+    layout,
     matmul,
     parameters,
     training_compute,
@@ -46,6 +47,7 @@ FIGURES = {
         "days_difference": "days",
     },
     "activations": {"difference": "bytes"},
+    "layout": {"difference": "bytes"},
     "conventions": {"difference": "value"},
     "agreement": {"difference": "ledger"},
 }
@@ -65,6 +67,7 @@ def _ledgers(
     trained = {name: {"model": name, "architecture": model, **run} for name, model in models.items()}
     yield "training_compute", training_compute.compute(trained, WORKLOADS, runs)
     yield "activations", activations.compute(given, WORKLOADS, dict(saved), own, runs)
+    yield "layout", layout.compute(given, layouts(), runs)
     yield "conventions", conventions.compute(given, WORKLOADS, runs)
     yield "agreement", agreement.compute(given, WORKLOADS, CACHE_DTYPES, runs)
 

@@ -10,11 +10,12 @@ fewer copies.
 
 Kept whole on every device are norms, routers, the shared experts' gate, learned positions, biases of maps that are cut by
 their inputs, the projections to a latent and the latent itself, and one key/value head where there are fewer heads than
-devices. With `sequence_parallel` the devices of a tensor group share the tokens of all that stands between the cut maps:
-norms, inputs, latents (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2). `checkpointing` computes again, in the
-backward pass, nothing, attention's scores and weights (selective), or all of a layer but its input (full). A stage keeps the
-activations of as many micro-batches as it has begun and not ended (one forward, one backward; Narayanan et al. 2021,
-arXiv:2104.04473).
+devices. A fixed state is cut by its heads, with all that is theirs: channels of the convolution, rates, and a norm over all
+heads; where it has fewer groups than devices, each device has a copy of one. With `sequence_parallel` the devices of a
+tensor group share the tokens of all that stands between the cut maps: norms, inputs, latents (Korthikanti et al. 2022,
+arXiv:2205.05198, section 4.2). `checkpointing` computes again, in the backward pass, nothing, attention's scores and
+weights (selective), or all of a layer but its input (full). A stage keeps the activations of as many micro-batches as it
+has begun and not ended (one forward, one backward; Narayanan et al. 2021, arXiv:2104.04473).
 
 # ASSUME the vocabulary is padded to the next multiple of the degree, and to no other.
 # ASSUME where experts are spread, they are not cut besides, and each has as many tokens as any other.
@@ -33,13 +34,9 @@ from transformer_ledger.ledger import activations, kv_cache, training_state
 from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import Tensor, tensors
 from transformer_ledger.ledger.storage import bytes_per_number, whole
-from transformer_ledger.model import Attention, Layer, ModelError, ModelSpec, runs
+from transformer_ledger.model import Attention, FixedState, Layer, ModelError, ModelSpec, runs
 
-BY_OUTPUT = (
-    *("attention.query", "attention.gate", "attention.key", "attention.value", "feedforward.up", "feedforward.gate"),
-    *("shared_feedforward.up", "shared_feedforward.gate", "head", "token_embedding"),
-)
-BY_INPUT = ("attention.output", "feedforward.down", "shared_feedforward.down")
+WHOLE = ("attention.query_norm", "attention.key_norm")  # also a norm over all heads
 
 
 COMPUTED = ("bf16", "fp16")
@@ -123,51 +120,59 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
     if layout.context > 1 and layout.attention == "eager":
         raise ModelError("layout", f"context {layout.context} reads attention block by block; allowed: attention fused")
     for _, layer in spec.kinds():
-        if isinstance(layer.mixer, Attention):
-            _kv_heads(layer.mixer.heads, layer.mixer.kv_heads, layout.tensor)
-            if layout.context > 1 and layer.mixer.window is not None:
-                raise ModelError(
-                    "layout", f"context {layout.context}: no window is cut over the positions here; allowed: 1"
-                )
-            if layout.context > 1 and layer.mixer.indexer:
-                raise ModelError("layout", f"context {layout.context}: no indexer is cut here; allowed: 1")
-        elif layer.mixer and layout.tensor * layout.context > 1:
-            degree = f"tensor {layout.tensor}, context {layout.context}"
-            raise ModelError("layout", f"{degree}: no fixed state is cut here; allowed: 1")
+        if layout.context > 1 and (uncut := _uncut(layer.mixer)):
+            raise ModelError("layout", f"context {layout.context}: no {uncut} is cut here; allowed: 1")
         if 0 < layer.feedforward.experts < layout.expert:
             raise ModelError("layout", f"expert {layout.expert} is more than the {layer.feedforward.experts} experts")
 
 
-def _kv_heads(h: int, h_kv: int, degree: int) -> int:
-    """Key/value heads on a device: its share, or a copy of the one that its query heads read."""
-    _cut(h, degree, "the attention heads")
-    if h_kv >= degree:
-        return _cut(h_kv, degree, "the key/value heads")
-    if degree % h_kv:
-        raise ModelError("layout", f"tensor {degree} is no multiple of the {h_kv} key/value heads, nor divides them")
+def _uncut(mixer: Attention | FixedState | None) -> str:
+    """What of a mixer keeps it from being read block by block, position by position; empty where nothing does."""
+    if isinstance(mixer, Attention):
+        return "indexer" if mixer.indexer else "window" if mixer.window is not None else ""
+    return "fixed state" if mixer else ""
+
+
+def _groups(groups: int, degree: int, what: str) -> int:
+    """Groups of heads on a device: its share, or a copy of the one that its heads belong to."""
+    if groups >= degree:
+        return _cut(groups, degree, f"the {what}")
+    if degree % groups:
+        raise ModelError("layout", f"tensor {degree} is no multiple of the {groups} {what}, nor divides them")
     return 1
 
 
-def _local(tensor: Tensor, layer: Layer | None, layout: Layout) -> tuple[int, ...]:
-    """Shape of a tensor's part on the device that has most of it."""
-    name, shape, t = tensor.component, tensor.shape, layout.tensor
-    if tensor.k is not None and layout.expert > 1:
-        return (-(-shape[0] // layout.expert), *shape[1:])
-    if name == "attention.sinks":
-        return (_cut(shape[0], t, "the attention heads"),)
-    if name in BY_INPUT:
-        return shape if tensor.bias else (*shape[:-1], _cut(shape[-1], t, f"the inputs of {name}"))
-    if name not in BY_OUTPUT:
-        return shape
-    axis = -1 if tensor.bias else -2
-    rows = shape[axis]
-    if layer is None:
-        rows = -(-rows // t)
-    elif name in ("attention.key", "attention.value") and not layer.attention.latent:
-        rows = _kv_heads(layer.attention.heads, layer.attention.kv_heads, t) * layer.attention.head_dim
-    else:
-        rows = _cut(rows, t, f"the outputs of {name}")
-    return (*shape[:axis], rows) if tensor.bias else (*shape[:axis], rows, shape[-1])
+def _mixer(mixer: Attention | FixedState | None, t: int) -> Attention | FixedState | None:
+    """A mixer with the heads that a device has of it."""
+    if isinstance(mixer, Attention):
+        heads = _cut(mixer.heads, t, "the attention heads")
+        return replace(mixer, heads=heads, kv_heads=_groups(mixer.kv_heads, t, "key/value heads"))
+    if mixer:
+        heads = _cut(mixer.heads, t, "the heads of a fixed state")
+        return replace(mixer, heads=heads, groups=_groups(mixer.groups, t, "groups of a fixed state"))
+    return None
+
+
+def _layer(layer: Layer, layout: Layout) -> Layer:
+    """A layer with the heads and widths that a device has of it."""
+    ff, t, mixer = layer.feedforward, layout.tensor, _mixer(layer.mixer, layout.tensor)
+    spread = ff.experts and layout.expert > 1
+    width = ff.width if spread else _cut(ff.width, t, "the feed-forward's width")
+    shared = _cut(ff.shared_width, t, "the shared experts' width")
+    return replace(layer, mixer=mixer, feedforward=replace(ff, width=width, shared_width=shared))
+
+
+def _inner(spec: ModelSpec, copies: int, layer: Layer, layout: Layout) -> list[Tensor]:
+    """Tensors of one kind of layer, shapes as they are on the device that has most of them."""
+    every, own = (tensors(replace(spec, layers=((copies, kind),))) for kind in (layer, _layer(layer, layout)))
+    outside, held = tensors(replace(spec, layers=())), []
+    for tensor, part in zip(every, own, strict=True):
+        if tensor not in outside:
+            shape = tensor.shape if tensor.component in WHOLE else part.shape
+            if tensor.k is not None and layout.expert > 1:
+                shape = (-(-shape[0] // layout.expert), *shape[1:])
+            held.append(replace(tensor, shape=shape))
+    return held
 
 
 def stages(spec: ModelSpec, layout: Layout) -> list[tuple[list[Tensor], ModelSpec]]:
@@ -176,25 +181,22 @@ def stages(spec: ModelSpec, layout: Layout) -> list[tuple[list[Tensor], ModelSpe
     Raises ModelError where a degree does not fit the model.
     """
     _checked(spec, layout)
-    layers, made, start = spec.each_layer(), [], 0
-    outside = tensors(replace(spec, layers=(), final_norm=False))
+    layers, made, start, t = spec.each_layer(), [], 0, layout.tensor
+    V, outputs = -(-spec.vocabulary // t), spec.outputs and -(-spec.outputs // t)
+    outside = tensors(replace(spec, layers=(), final_norm=False, vocabulary=V, outputs=outputs))
     for stage in range(layout.pipeline):
         first, last = stage == 0, stage == layout.pipeline - 1
         count = spec.depth // layout.pipeline + (stage < spec.depth % layout.pipeline)
         own = replace(spec, layers=runs(layers[start : start + count]), final_norm=False)
         start += count
-        held: list[tuple[Tensor, Layer | None]] = []
-        for copies, layer in own.kinds():
-            inner = tensors(replace(own, layers=((copies, layer),)))
-            held += [(tensor, layer) for tensor in inner if tensor not in outside]
+        held = [tensor for copies, layer in own.kinds() for tensor in _inner(own, copies, layer, layout)]
         for tensor in outside:
             head = tensor.component in ("head", "head_projection")
             if (last if head else first) or (last and spec.tied_head and tensor.component == "token_embedding"):
-                held.append((tensor, None))
+                held.append(tensor)
         if last and spec.final_norm:
-            ended = tensors(replace(spec, layers=()))
-            held += [(tensor, None) for tensor in ended if tensor.component == "norm"]
-        made.append(([replace(tensor, shape=_local(tensor, layer, layout)) for tensor, layer in held], own))
+            held += [tensor for tensor in tensors(replace(spec, layers=())) if tensor.component == "norm"]
+        made.append((held, own))
     return made
 
 
@@ -206,15 +208,7 @@ def parameters(spec: ModelSpec, layout: Layout) -> int:
 
 def _own(spec: ModelSpec, layout: Layout) -> ModelSpec:
     """The layers with the heads and widths that a device has of them."""
-
-    def cut(layer: Layer) -> Layer:
-        a, ff, t = layer.mixer, layer.feedforward, layout.tensor
-        if isinstance(a, Attention):
-            a = replace(a, heads=a.heads // t, kv_heads=_kv_heads(a.heads, a.kv_heads, t))
-        width = ff.width if ff.experts and layout.expert > 1 else ff.width // t
-        return replace(layer, mixer=a, feedforward=replace(ff, width=width, shared_width=ff.shared_width // t))
-
-    return replace(spec, layers=tuple((count, cut(layer)) for count, layer in spec.layers))
+    return replace(spec, layers=tuple((count, _layer(layer, layout)) for count, layer in spec.layers))
 
 
 def state_bytes(every: Sequence[Tensor], layout: Layout, recipe: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
