@@ -301,6 +301,10 @@ VARIANTS = {
         SMALL | GROUPED | MAMBA | {"attn_layer_indices": [1]},
         SMALL | GROUPED | MAMBA | {"mamba_d_head": 8, "mamba_n_heads": 8, "mamba_conv_bias": False, "mlp_bias": True},
     ],
+    "falcon_h1": [
+        SMALL | GROUPED | MAMBA | {"mamba_d_ssm": 48, "mamba_d_head": "auto", "mlp_bias": True},
+        SMALL | GROUPED | MAMBA | {"mamba_d_ssm": None, "mamba_rms_norm": True, "projectors_bias": True},
+    ],
     "granitemoehybrid": [
         SMALL | GROUPED | MAMBA | {"layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 3},
         SMALL | GROUPED | MAMBA | {"num_local_experts": 0, "num_experts_per_tok": 0, "mamba_proj_bias": True},

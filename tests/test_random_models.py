@@ -53,6 +53,10 @@ FLAGS = {
     **{name: ["attention_bias", "mlp_bias"] for name in ("granite", "smollm3")},
     **{name: ["attention_bias"] for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "bamba": ["attention_bias", "mlp_bias", "mamba_conv_bias", "mamba_proj_bias"],
+    "falcon_h1": [
+        *("attention_bias", "mlp_bias", "mamba_conv_bias", "mamba_proj_bias", "projectors_bias"),
+        *("mamba_rms_norm", "mamba_norm_before_gate"),
+    ],
     "granitemoehybrid": ["attention_bias", "mamba_conv_bias", "mamba_proj_bias"],
     "nemotron_h": ["use_conv_bias", "use_bias"],
     "kimi_linear": ["attention_bias"],
@@ -116,7 +120,7 @@ NOISE_OF: dict[str, dict[str, Any]] = {
     "glm4_moe": {"routed_scaling_factor": 2.0, "num_nextn_predict_layers": 1},
 }
 DELTA = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-MAMBA = ("bamba", "granitemoehybrid", "nemotron_h")
+MAMBA = ("bamba", "falcon_h1", "granitemoehybrid", "nemotron_h")
 TURNED = (
     {"gpt_neox": 8, "phi": 4, "stablelm": 8, "glm4_moe": 4} | dict.fromkeys(DELTA, 8) | {"bamba": 4}
 )  # of a head's width 1/4 or 1/2 is turned, in pairs
@@ -233,6 +237,9 @@ def _mamba(draw: Draw, L: int) -> None:
     config = draw.config
     d = next((config[name] for name in draw.names["d"] if name in config), defaults(draw.family).hidden_size)
     values = d * draw.maybe("mamba_expand", 1, 2, 3)
+    if draw.family == "falcon_h1":
+        inner = draw.maybe("mamba_d_ssm", None, *(8 * n for n in range(1, 12)), leave=0.0 if draw.run else 0.1)
+        values = inner or values
     heads = draw.put(("mamba_n_heads",), draw.one(*[n for n in divisors(values) if n <= 48]))
     draw.put(("mamba_n_groups",), draw.one(*divisors(heads)))
     draw.maybe("mamba_d_head", "auto", values // heads)
@@ -241,7 +248,7 @@ def _mamba(draw: Draw, L: int) -> None:
     attends = [i for i in range(L) if draw.chance(0.4)] or [L - 1]
     if draw.family == "bamba":
         draw.maybe("attn_layer_indices", attends, leave=0.0 if draw.run else 0.1)
-    elif draw.run or draw.chance(0.8):
+    elif draw.family != "falcon_h1" and (draw.run or draw.chance(0.8)):
         names = draw.one(("mamba", "attention"), ("linear_attention", "full_attention"))
         config["layer_types"] = [names[i in attends] for i in range(L)]
 
@@ -480,7 +487,9 @@ def weighed(model: Any, batch: int, tokens: int) -> dict[str, int]:
             found["forward"] += 2 * batch * tokens * products * numbers
             kept = batch * (2 * _weight(layer, "conv1d").numel() + 4 * numbers)
             found.update(dict.fromkeys(kv_cache.POLICIES, kept))
-            continue
+            if not hasattr(layer, "channels_attn"):  # Falcon-H1 attends in the same layer
+                continue
+            layer = layer.self_attn
         output = _weight(layer, "o_proj", "out_proj", "dense", "attn.c_proj")
         if output is None:  # a feed-forward alone
             continue

@@ -8,12 +8,11 @@ soft caps) is chosen so that transformers' function is the one that our decoder 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from transformer_ledger import huggingface
-from transformer_ledger.ledger.layout import Layout
 from transformer_ledger.model import Attention, Feedforward, FixedState, Indexer, Latent, Layer, ModelSpec
 
 CONTEXT = 24
@@ -168,6 +167,20 @@ FAMILIES: dict[str, Family] = {
         {"model_type": "bamba", **LLAMA, **MAMBA, "attn_layer_indices": [1], "mamba_proj_bias": True, "mlp_bias": True}
         | {"pad_token_id": None, "rope_parameters": {**ROPE, "partial_rotary_factor": 1.0}},
     ),
+    "falcon_h1": Family(  # each layer attends and has a fixed state beside it
+        {
+            "model_type": "falcon_h1",
+            **LLAMA,
+            **MAMBA,
+            "mamba_d_ssm": 48,
+            "projectors_bias": True,
+            "mamba_d_head": "auto",
+        }
+    ),
+    "falcon_h1, normed": Family(
+        {"model_type": "falcon_h1", **LLAMA, **MAMBA, "mamba_d_ssm": None, "mamba_proj_bias": True, "mlp_bias": True}
+        | {"mamba_rms_norm": True, "mamba_norm_before_gate": False}
+    ),
     "granitemoehybrid": Family(
         {"model_type": "granitemoehybrid", **LLAMA, **MAMBA, "num_local_experts": 6, "num_experts_per_tok": 3}
         | {"layer_types": ["mamba", "attention"], "shared_intermediate_size": 20, "mamba_conv_bias": False}
@@ -277,10 +290,12 @@ def layouts() -> dict[str, dict[str, Any]]:
     """Layouts of the families with a fixed state, which no model of the config has: its heads on 2 devices, and on 4,
     where groups are fewer than devices."""
     heads = {name: [state.heads for _, state in family.read(name).states()] for name, family in FAMILIES.items()}
+    whole: dict[str, Any] = dict.fromkeys(("pipeline", "expert", "context", "microbatches"), 1)
+    whole |= {"sequence_parallel": False, "checkpointing": "none", "attention": "fused"}
     own = {"state": ADAMW, "recipe": "adamw", "workload": "long", **WORKLOADS["long"], "cache_dtype": CACHE_DTYPES[0]}
     return {
         f"tensor {t}": {
-            "layout": asdict(Layout(data=2, tensor=t, zero_stage=1)),
+            "layout": {"data": 2, "tensor": t, "zero_stage": 1, **whole},
             **own,
             "trained": False,
             "models": [name for name, every in heads.items() if every and not any(h % t for h in every)],

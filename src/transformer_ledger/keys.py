@@ -13,8 +13,8 @@ LARGEST = 2**31 - 1
 DIGITS = 100  # of an integer; Python refuses to read far longer ones
 MOST_LAYERS = 10_000
 
-# Keys for which null is a value: no window, no projection of the query, as many as there are attention heads.
-NULL_SAYS = ("sliding_window", "attention_chunk_size", "q_lora_rank", "num_key_value_heads")
+# Keys for which null is a value: no window, no projection of the query, as many as there are attention heads, as expand says.
+NULL_SAYS = ("sliding_window", "attention_chunk_size", "q_lora_rank", "num_key_value_heads", "mamba_d_ssm")
 
 # Names that some family gives to one size. A name of another family is not read by this one, so it must not stand alone.
 SAME = (

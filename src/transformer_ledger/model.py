@@ -109,7 +109,9 @@ class FixedState:
     value_dim: int
     kernel: int
     convolution_bias: bool = False
-    bias: bool = False  # of the projections in and out
+    bias: bool = False  # of the projections in
+    output_bias: bool = False
+    normed: bool = True  # a norm beside the output's gate (Falcon-H1 may have none)
 
     @property
     def channels(self) -> int:
@@ -153,6 +155,19 @@ class Layer:
     norms: int = 2
     parallel: bool = False  # attention and feed-forward read the same residual (Falcon, GPT-NeoX)
     post_norm: bool = False  # the norms stand behind attention and feed-forward (OLMo-2)
+    beside: FixedState | None = (
+        None  # a second mixer, which reads what the first reads; their outputs are added (Falcon-H1)
+    )
+
+    @property
+    def mixers(self) -> tuple[Attention | FixedState, ...]:
+        """All that mixes tokens."""
+        return tuple(mixer for mixer in (self.mixer, self.beside) if mixer)
+
+    @property
+    def state(self) -> FixedState | None:
+        """The mixer with a fixed state, where there is one."""
+        return next((mixer for mixer in self.mixers if isinstance(mixer, FixedState)), None)
 
     @property
     def attention(self) -> Attention:
@@ -234,15 +249,14 @@ class ModelSpec:
 
     def states(self) -> list[tuple[int, FixedState]]:
         """The same of the mixers with a fixed state."""
-        return [(count, kind.mixer) for count, kind in self.kinds() if isinstance(kind.mixer, FixedState)]
+        return [(count, kind.state) for count, kind in self.kinds() if kind.state]
 
     @property
     def plain(self) -> bool:
         """Whether each layer attends, without gate or indexer, and feeds forward: no other has its saved activations."""
         kinds = [kind for _, kind in self.kinds()]
-        mixers = [kind.mixer for kind in kinds]
-        attends = all(isinstance(mixer, Attention) and not (mixer.gated or mixer.indexer) for mixer in mixers)
-        return attends and all(kind.feedforward.kind != "none" for kind in kinds)
+        attends = all(isinstance(own := kind.mixer, Attention) and not (own.gated or own.indexer) for kind in kinds)
+        return attends and all(kind.feedforward.kind != "none" and not kind.beside for kind in kinds)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives the equal spec back."""
@@ -264,7 +278,9 @@ class ModelSpec:
             return Attention(**{**item, "latent": latent and Latent(**latent)})
 
         def layer(item: dict[str, Any]) -> Layer:
-            return Layer(**{**item, "mixer": mixer(item["mixer"]), "feedforward": Feedforward(**item["feedforward"])})
+            beside = item["beside"] and FixedState(**item["beside"])
+            feedforward = Feedforward(**item["feedforward"])
+            return Layer(**{**item, "mixer": mixer(item["mixer"]), "feedforward": feedforward, "beside": beside})
 
         layers = tuple((count, layer(item)) for count, item in data["layers"])
         return ModelSpec(**{**data, "layers": layers, "dropout": Dropout(**data["dropout"])})

@@ -67,10 +67,13 @@ class State:
     kernel: Size
     expand: int = 0  # default of mamba_expand: all heads' values fill so many of the model's widths
     convolution_bias: str = ""  # key of the convolution's bias, true by default
-    bias: str = ""  # key of the projections' bias, false by default
+    bias: str = ""  # key of the bias of the projections in, false by default
+    output_bias: str = ""  # the same of the projection out, where it has a key of its own
+    inner: tuple[str, int] | None = None  # all heads' values together; null: as `expand` says
+    norm: str = ""  # key that switches on the norm, false by default; "": there is one
     # Which layers have it: all but one in `pattern` | typed (as layer_types says, else all) | others (all but
     # attn_layer_indices) | numbered (all but full_attn_layers, counted from 1, else all but one in `pattern` behind the
-    # first) | parts (a layer is a mixer or a feed-forward, as hybrid_override_pattern says).
+    # first) | parts (a layer is a mixer or a feed-forward, as hybrid_override_pattern says) | beside (all, beside attention).
     where: str = "pattern"
 
     def read(self, keys: Keys, d: int) -> FixedState:
@@ -80,17 +83,26 @@ class State:
         )
         if heads % groups:
             raise ModelError(str(self.groups[0]), f"{groups} does not divide the {heads} heads")
-        flags = [key and keys.flag(key, key == self.convolution_bias) for key in (self.convolution_bias, self.bias)]
+        named = (self.convolution_bias, self.bias, self.output_bias or self.bias)
+        flags = [key and keys.flag(key, key == self.convolution_bias) for key in named]
+        normed = keys.flag(self.norm, False) if self.norm else True
         value_dim = self._value_dim(keys, d, heads) if self.expand else keys.integer(*self.value_dim)
-        return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel, *map(bool, flags))
+        biases = dict(zip(("convolution_bias", "bias", "output_bias"), map(bool, flags), strict=True))
+        return FixedState(self.rule, heads, groups, key_dim, value_dim, kernel, **biases, normed=normed)
 
     def _value_dim(self, keys: Keys, d: int, heads: int) -> int:
-        """The width of the heads' values, which fill `expand` widths of the model."""
-        name, values = str(self.value_dim[0]), d * keys.integer("mamba_expand", self.expand)
+        """The width of the heads' values, which fill `inner`, or `expand` widths of the model."""
+        name, what = str(self.value_dim[0]), "mamba_expand × the width"
+        values = keys.optional(*self.inner) if self.inner else None
+        if values is None:
+            values = d * keys.integer("mamba_expand", self.expand)
+        elif self.inner:
+            keys.read.add("mamba_expand")  # which says nothing then
+            what = self.inner[0]
         if values % heads:
-            raise ModelError(str(self.heads[0]), f"{heads} does not divide mamba_expand × the width, {values}")
+            raise ModelError(str(self.heads[0]), f"{heads} does not divide {what}, {values}")
         if keys.get(name) != "auto" and keys.derived(name, values // heads, "the heads fill it") != values // heads:
-            raise ModelError(name, f"{keys.get(name)} × {heads} heads is not mamba_expand × the width, {values}")
+            raise ModelError(name, f"{keys.get(name)} × {heads} heads is not {what}, {values}")
         return values // heads
 
 
@@ -420,7 +432,7 @@ def _types(keys: Keys, family: Rotary) -> list[str]:
     if own and own.where == "parts":
         return _parts(keys)
     layers = keys.depth(family.num_hidden_layers, *family.named("num_hidden_layers"))
-    if own is None:
+    if own is None or own.where == "beside":
         if family.latent and family.latent.indexer:  # each layer has its own
             keys.fixed("layer_types", None, [INDEXED] * layers)
             keys.fixed("indexer_types", None, ["full"] * layers)
@@ -447,6 +459,8 @@ def _mixers(
         chunked = family.window == "chunked"
         windows = _windows(keys, family, len(types))
         return [replace(attention, window=w, chunked=chunked and w is not None) for w in windows]
+    if family.state.where == "beside":
+        return [attention] * len(types)
     mixers: dict[str, Attention | FixedState] = {LINEAR: family.state.read(keys, d), FULL: attention}
     return [mixers.get(kind) for kind in types]
 
@@ -470,6 +484,7 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
     types = _types(keys, family)
     mixers, feedforwards = _mixers(keys, family, attention, types, d), _feedforwards(keys, family, biased, types)
     parallel = keys.flag("use_parallel_residual", family.parallel) if "parallel" in family.flags else family.parallel
+    beside = family.state.read(keys, d) if family.state and family.state.where == "beside" else None
     parts = family.state is not None and family.state.where == "parts"
     norms = 1 if parts or (parallel and family.norms == 1) else max(2, family.norms)
     return ModelSpec(
@@ -479,7 +494,7 @@ def read(name: str, keys: Keys, family: Rotary) -> ModelSpec:
         context=keys.integer(family.named("max_position_embeddings"), family.max_position_embeddings),
         layers=runs(
             [
-                Layer(mixer, feedforward, norms, parallel, family.post_norm)
+                Layer(mixer, feedforward, norms, parallel, family.post_norm, beside)
                 for mixer, feedforward in zip(mixers, feedforwards, strict=True)
             ]
         ),
@@ -760,6 +775,18 @@ ROTARY: dict[str, Rotary] = {
         epsilon_default=1e-5,
         biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")},
         state=replace(MAMBA, where="others"),
+    ),
+    "falcon_h1": Rotary(
+        vocab_size=128000,
+        intermediate_size=14336,
+        num_key_value_heads=8,
+        max_position_embeddings=8192,
+        epsilon_default=1e-5,
+        biases={"attention_bias": (False, "qkvo"), "mlp_bias": (False, "f")},
+        fixed={"attn_layer_indices": (None,), "mamba_use_mlp": (True, None)},  # which transformers does not read
+        state=replace(
+            MAMBA, where="beside", inner=("mamba_d_ssm", 1024), norm="mamba_rms_norm", output_bias="projectors_bias"
+        ),
     ),
     "granitemoehybrid": Rotary(
         positions="position_embedding_type",

@@ -81,6 +81,7 @@ class Cache:
         self.dtype = dtype
         self.length = 0  # positions seen by all layers
         self.kept: dict[int, list[list[Tensor]]] = {}  # layer → for keys, values: the tensors that store them
+        self.states: dict[int, list[list[Tensor]]] = {}  # the same of what does not grow
 
     def update(self, index: int, window: int | None, *new: Tensor) -> list[Tensor]:
         """Append (B, heads, T, width) tensors to layer `index`; returns the S positions that the T queries may read."""
@@ -102,20 +103,21 @@ class Cache:
 
     def state(self, index: int) -> tuple[Tensor, Tensor] | None:
         """What layer `index` kept of the tokens before: inputs of its convolution (B, K, c) and state; None of the first."""
-        if index not in self.kept:
+        if index not in self.states:
             return None
-        (inputs,), (state,) = self.kept[index]
+        (inputs,), (state,) = self.states[index]
         return inputs, state
 
     def keep(self, index: int, inputs: Tensor, state: Tensor) -> None:
         """Take both in their places: the inputs in the cache's type, of 16 bits at least, the state as it was computed."""
         wide = DTYPES.get(self.dtype, torch.bfloat16)
         dtype = wide if wide.itemsize > 1 else torch.bfloat16
-        self.kept[index] = [[inputs.to(dtype, copy=True)], [state.clone()]]
+        self.states[index] = [[inputs.to(dtype, copy=True)], [state.clone()]]
 
     def bytes(self) -> int:
         """Bytes of storage held."""
-        return storage_bytes(part for kept in self.kept.values() for parts in kept for part in parts)
+        every = [*self.kept.values(), *self.states.values()]
+        return storage_bytes(part for kept in every for parts in kept for part in parts)
 
 
 class Reserved(Cache):

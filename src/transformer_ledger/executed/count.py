@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_ledger.executed.cache import Cache, Reserved, Together, storage_bytes
 from transformer_ledger.executed.decoder import Decoder, Experts, Product
-from transformer_ledger.model import Attention, FixedState, ModelSpec
+from transformer_ledger.model import Attention, ModelSpec
 from transformer_ledger.tables import TableError
 
 
@@ -181,11 +181,10 @@ def decode(kinds: Kinds, batch: int, context: int, *caches: Cache) -> Counter[st
 
 def _held(kinds: Kinds, cache: Cache, states_alone: bool = False) -> int:
     """Bytes in the whole decoder's cache, or of the fixed states in it."""
-    layers = kinds.model.spec.each_layer()
     return sum(
-        copies * storage_bytes(part for parts in cache.kept.get(index, []) for part in parts)
+        copies * storage_bytes(part for parts in kept.get(index, []) for part in parts)
         for index, copies in enumerate(kinds.copies)
-        if isinstance(layers[index].mixer, FixedState) or not states_alone
+        for kept in ((cache.states,) if states_alone else (cache.kept, cache.states))
     )
 
 

@@ -271,10 +271,11 @@ class FixedState(nn.Module):
         self.decay = nn.Parameter(torch.zeros(own.heads))  # the logarithm of each head's rate
         self.step = nn.Parameter(torch.zeros(own.steps))  # added to the token's own step
         self.skip = nn.Parameter(torch.ones(own.heads)) if own.rule == "ssm" else None
-        self.norm = nn.RMSNorm(values if own.rule == "ssm" else own.value_dim, eps=spec.norm_epsilon)
+        width = values if own.rule == "ssm" else own.value_dim
+        self.norm = nn.RMSNorm(width, eps=spec.norm_epsilon) if own.normed else None
         self.recall = Product() if own.rule != "ssm" else None
         self.write, self.read = Product(), Product()
-        self.output = Linear(values, d, bias=own.bias)
+        self.output = Linear(values, d, bias=own.output_bias)
 
     def _token(
         self, state: Tensor, q: Tensor, k: Tensor, v: Tensor, kept: Tensor, rate: Tensor
@@ -323,8 +324,10 @@ class FixedState(nn.Module):
         return q / math.sqrt(own.key_dim), k, v, kept, rates[-1].sigmoid().transpose(1, 2)
 
     def _gated(self, out: Tensor, gate: Tensor) -> Tensor:
-        """Reads (B, T, h, d_v), normed head by head and gated, or gated and normed group by group: (B, T, h·d_v)."""
+        """Reads (B, T, h, d_v), normed head by head and gated, or gated and normed group by group, or gated alone: (B, T, h·d_v)."""
         gate = gate.sigmoid() if self.spec.rule == "kda" else functional.silu(gate)
+        if self.norm is None:
+            return out.flatten(2).to(gate.dtype) * gate
         if self.spec.rule != "ssm":
             return self.norm(out.to(gate.dtype)).flatten(2) * gate
         x = (out.flatten(2) * gate).unflatten(-1, (self.spec.groups, -1))
@@ -391,9 +394,11 @@ class Block(nn.Module):
         self.spec, self.dropout = layer, spec.dropout
         own, d = layer.feedforward, spec.d_model
         self.norm = nn.ModuleList(_norm(spec, d) for _ in range(layer.norms))
-        if isinstance(layer.mixer, FixedStateSpec):
-            self.state = FixedState(spec, layer.mixer)
-        elif layer.mixer:
+        self.attention: nn.Module | None = None
+        self.state: nn.Module | None = None
+        if layer.state:
+            self.state = FixedState(spec, layer.state)
+        if isinstance(layer.mixer, AttentionSpec):
             latent = layer.mixer.latent
             self.attention = LatentAttention(spec, layer.mixer, latent) if latent else Attention(spec, layer.mixer)
         if own.kind == "none":
@@ -410,8 +415,8 @@ class Block(nn.Module):
         return functional.dropout(self._fed(x), self.dropout.feedforward, self.training)
 
     def _mix(self, x: Tensor, *context: Any) -> Tensor:
-        mix = self.state if isinstance(self.spec.mixer, FixedStateSpec) else self.attention
-        return functional.dropout(mix(x, *context), self.dropout.attention, self.training)
+        mixed = [mix(x, *context) for mix in (self.attention, self.state) if mix is not None]
+        return functional.dropout(sum(mixed[1:], mixed[0]), self.dropout.attention, self.training)
 
     def _fed(self, x: Tensor) -> Tensor:
         own: FeedforwardSpec = self.spec.feedforward

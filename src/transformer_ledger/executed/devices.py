@@ -86,7 +86,7 @@ def _fixed_state(module: FixedState, mesh: DeviceMesh) -> None:
             setattr(holder, name, nn.Parameter(torch.cat(pieces)))
     for name in ("decay", "step", "skip"):
         _replace(module, name, mesh, 0)
-    if own.rule == "ssm":
+    if own.rule == "ssm" and module.norm is not None:
         _replace(module.norm, "weight", mesh, 0)
 
 
@@ -149,15 +149,17 @@ def local(model: Decoder) -> ModelSpec:
             own, latent = block.attention, a.latent
             widths = (latent.nope_dim + latent.rope_dim, latent.nope_dim) if latent else (a.head_dim, a.head_dim)
             a = replace(a, heads=rows(own.query) // widths[0], kv_heads=rows(own.key) // widths[1])
-        elif a:
+        state = layer.state
+        if state:
             heads = len(part(block.state.decay))
-            channels = rows(block.state.convolution) - heads * a.value_dim
-            a = replace(a, heads=heads, groups=channels // (2 * a.key_dim))
+            channels = rows(block.state.convolution) - heads * state.value_dim
+            state = replace(state, heads=heads, groups=channels // (2 * state.key_dim))
         if ff.kind != "none":
             ff = replace(ff, width=rows(block.feedforward.up, 1 if ff.experts else 0))
         if ff.shared_width:
             ff = replace(ff, shared_width=rows(block.shared_feedforward.up))
-        layers.append((1, replace(layer, mixer=a, feedforward=ff)))
+        beside = layer.beside and state
+        layers.append((1, replace(layer, mixer=a if isinstance(a, Attends) else state, feedforward=ff, beside=beside)))
     return replace(model.spec, layers=tuple(layers), vocabulary=rows(model.token_embedding))
 
 
@@ -233,10 +235,11 @@ def cached(spec: ModelSpec, model: Decoder, layout: Mapping[str, Any], B: int, T
     )
     with torch.no_grad():
         own(torch.zeros(sequences, positions, dtype=torch.long, device="meta"), cache)
-    size = {index: storage_bytes(t for tensors in kept for t in tensors) for index, kept in cache.kept.items()}
+    size = Counter[int]()
+    for kept in (cache.kept, cache.states):
+        size.update({n: storage_bytes(t for tensors in own for t in tensors) for n, own in kept.items()})
     return [
-        sum(copies * size.get(kind, 0) for kind, copies in counts.items())
-        for counts in layers_of(spec, layout["pipeline"])
+        sum(copies * size[kind] for kind, copies in counts.items()) for counts in layers_of(spec, layout["pipeline"])
     ]
 
 

@@ -15,7 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from transformer_ledger.executed.count import CountError
 from transformer_ledger.executed.decoder import Decoder
 from transformer_ledger.executed.transformers_model import QKV, fused, layer_of
-from transformer_ledger.model import Attention, FixedState, ModelSpec
+from transformer_ledger.model import Attention, FixedState, Layer, ModelSpec
 
 ALONE = ("attention.sinks", "state.decay", "state.step", "state.skip")  # parameters of a module of ours itself
 GROUPED = ("bloom", "falcon", "gpt_neox")  # fused query, key and value lie group by group: g queries, a key, a value
@@ -86,16 +86,15 @@ def _named(theirs: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield path, tensor
 
 
-def _cut(
-    component: str, part: str, tensor: Tensor, own: Attention | FixedState | None, family: str
-) -> dict[str, Tensor]:
+def _cut(component: str, part: str, tensor: Tensor, layer: Layer | None, family: str) -> dict[str, Tensor]:
     """Our tensors out of one of transformers, outputs first."""
     if component.endswith("feedforward.gate+up"):
         gate, up = tensor.chunk(2, -1 if part == "bias" else -2)
         return {component.replace("gate+up", "gate"): gate, component.replace("gate+up", "up"): up}
-    if isinstance(own, FixedState):
-        return _state(component, tensor, own)
-    if own is None:
+    own = layer.mixer if layer else None
+    if layer and layer.state and component.startswith("state."):
+        return _state(component, tensor, layer.state)
+    if not isinstance(own, Attention):
         return {component: tensor}
     if component == "attention.query+gate":  # head by head
         query, gate = tensor.unflatten(0, (own.heads, 2, -1)).unbind(1)
@@ -149,8 +148,7 @@ def ours(theirs: nn.Module, spec: ModelSpec, family: str) -> Decoder:
             owner, part = path, "bias" if part.endswith("_proj_bias") else "weight"
         index, layer = re.search(r"\.(\d+)\.", path), layer_of(path, layers)
         value = _ours_first(path, tensor, module, family)
-        mixer = layer.mixer if layer else None
-        for component, cut in _cut(fused("." + owner, layer), part, value, mixer, family).items():
+        for component, cut in _cut(fused("." + owner, layer), part, value, layer, family).items():
             name, last = component, part
             if component in ALONE:
                 name, _, last = component.rpartition(".")

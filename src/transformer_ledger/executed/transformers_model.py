@@ -130,14 +130,13 @@ def component_of(path: str) -> str:
     raise CountError(f"transformers module {path}: no component known for it")
 
 
-def _widths(mixer: Attention | FixedState | None) -> dict[str, int]:
+def _state_widths(own: FixedState) -> dict[str, int]:
+    return {"input": own.channels, "gate": own.heads * own.value_dim, "rates": own.rates * own.heads}
+
+
+def _widths(own: Attention) -> dict[str, int]:
     """Output widths of the projections that a fused one may join."""
-    if isinstance(mixer, FixedState):
-        values = mixer.heads * mixer.value_dim
-        return {"input": mixer.channels, "gate": values, "rates": mixer.rates * mixer.heads}
-    if mixer is None:
-        return {}
-    own, latent = mixer, mixer.latent
+    latent = own.latent
     if latent:
         compared = {"scores": own.indexer.head_dim, "sum": 1} if own.indexer else {}
         return compared | {"key": own.heads * latent.nope_dim, "value": own.heads * latent.value_dim}
@@ -169,9 +168,12 @@ def _cut(component: str, value: int, layer: Layer | None) -> dict[str, int]:
     """
     part, _, joined = component.rpartition(".")
     names = joined.split("+")
-    if len(names) == 1:
+    if len(names) == 1 or layer is None:
         return {component: value}
-    widths = dict.fromkeys(names, 1) if part.endswith("feedforward") else _widths(layer.mixer if layer else None)
+    if part.endswith("feedforward"):
+        widths = dict.fromkeys(names, 1)
+    else:
+        widths = _state_widths(layer.state) if layer.state and part == "state" else _widths(layer.attention)
     shares, cut = {name: widths[name] for name in names}, {}
     for name, share in shares.items():
         if value * share % sum(shares.values()):
@@ -264,12 +266,14 @@ class Runner:
         parts = {"attention": spec.attentions(), "feedforward": fed, "head": spec.head_width}
         self.has = {name for name, there in parts.items() if there}
         self.attending = [i for i, layer in enumerate(self.described) if isinstance(layer.mixer, Attention)]
+        beside = any(layer.beside for layer in self.described)
+        self.scanning = [name for name, module in model.named_modules() if beside and hasattr(module, "conv1d")]
         self.skips = [Skip(getattr(layer, "block_type", None)) for layer in self.whole]
 
     def full_depth(self, batch: int, tokens: int) -> Counter[str]:
         """FLOPs by component of a forward pass through all layers; learns the form of a layer's output.
 
-        Where layers have a fixed state, `products` are attention's and those of its scan, together.
+        Where layers have a fixed state alone, `products` are attention's and those of its scan, together.
         """
 
         def note(_: nn.Module, __: Any, output: Any) -> None:
@@ -305,7 +309,7 @@ class Runner:
 
     def _components(self, counter: FlopCounterMode) -> Counter[str]:
         """FLOPs by component of what ran; what ran in no named module are `products`: attention's two, and what the scan
-        and the convolution of a fixed state ran."""
+        and the convolution of a fixed state ran, but for one beside attention."""
         modules = by_module(counter, self.model)
         root = type(self.model).__name__ + "."
         for path, operations in counter.get_flop_counts().items():
@@ -314,7 +318,10 @@ class Runner:
                 modules[own] = sum(operations.values())
             elif path.endswith(".indexer"):  # what it runs besides its maps
                 modules[own] = sum(operations.values()) - sum(modules[name] for name in list(modules) if own in name)
-        every = sum(modules.values())
+        every, counted = sum(modules.values()), counter.get_flop_counts()
+        for path in self.scanning:  # one kind of layer, so no other layer's way back runs in between
+            inside = sum(flops for name, flops in modules.items() if name.startswith(f"{path}."))
+            every += sum(counted.get(root + path, {}).values()) - inside
         for path in modules:
             modules[path] = self._routed(path, modules[path])
         counts: Counter[str] = Counter(products=counter.get_total_flops() - every)
@@ -410,9 +417,11 @@ class Runner:
                 for tokens in filter(None, lengths):
                     self.model(token_ids(self.model, batch, tokens), cache=cache, use_cache=True)
             kept = {index: _kept(cache.layers[index]) for index in self.copies}
+            states = {index: _kept(cache.layers[index], True) for index in self.copies}
             if policy == "dynamic":  # the kept positions of a window are a view into one more
                 kept = {index: [tensor.clone() for tensor in tensors] for index, tensors in kept.items()}
-            held[policy] = sum(self.copies[index] * storage_bytes(tensors) for index, tensors in kept.items())
+            held[policy] = sum(n * storage_bytes(kept[index] + states[index]) for index, n in self.copies.items())
+            held["state"] = sum(n * storage_bytes(states[index]) for index, n in self.copies.items())
         # What attention needs is w positions a window, as the static cache has them; where every layer is full, that is
         # also what an engine reserves. Falcon's new layout stores a copy a query head: neither.
         attention = {index: self.described[index].attention for index in self.copies if index in self.attending}
@@ -421,18 +430,14 @@ class Runner:
             held["needed"] = held["static"]
             if all(own.window is None for own in attention.values()):
                 held["reserved"] = held["static"]
-        if self.spec.states():
-            alone = (index for index in self.copies if index not in attention)
-            held["state"] = sum(self.copies[index] * storage_bytes(kept[index]) for index in alone)
-        return held
+        return held if self.spec.states() else {policy: size for policy, size in held.items() if policy != "state"}
 
 
-def _kept(layer: Any) -> list[torch.Tensor]:
-    """Tensors that one layer of a transformers cache holds: keys and values, or a fixed state; none without a mixer."""
-    states = [list(getattr(layer, name, {}).values()) for name in ("conv_states", "recurrent_states")]
+def _kept(layer: Any, states: bool = False) -> list[torch.Tensor]:
+    """Tensors that one layer of a transformers cache holds: its fixed states, or keys and values; none without a mixer."""
+    fixed = [state for name in ("conv_states", "recurrent_states") for state in getattr(layer, name, {}).values()]
     grown = [getattr(layer, name, None) for name in ("keys", "values", "indexer_keys")]
-    found = [*grown, *states[0], *states[1]]
-    return [tensor for tensor in found if tensor is not None]
+    return [tensor for tensor in (fixed if states else grown) if tensor is not None]
 
 
 def layer_of(path: str, layers: list[Layer]) -> Layer | None:

@@ -120,17 +120,18 @@ def _checked(spec: ModelSpec, layout: Layout) -> None:
     if layout.context > 1 and layout.attention == "eager":
         raise ModelError("layout", f"context {layout.context} reads attention block by block; allowed: attention fused")
     for _, layer in spec.kinds():
-        if layout.context > 1 and (uncut := _uncut(layer.mixer)):
-            raise ModelError("layout", f"context {layout.context}: no {uncut} is cut here; allowed: 1")
+        for mixer in layer.mixers:
+            if layout.context > 1 and (uncut := _uncut(mixer)):
+                raise ModelError("layout", f"context {layout.context}: no {uncut} is cut here; allowed: 1")
         if 0 < layer.feedforward.experts < layout.expert:
             raise ModelError("layout", f"expert {layout.expert} is more than the {layer.feedforward.experts} experts")
 
 
-def _uncut(mixer: Attention | FixedState | None) -> str:
+def _uncut(mixer: Attention | FixedState) -> str:
     """What of a mixer keeps it from being read block by block, position by position; empty where nothing does."""
     if isinstance(mixer, Attention):
         return "indexer" if mixer.indexer else "window" if mixer.window is not None else ""
-    return "fixed state" if mixer else ""
+    return "fixed state"
 
 
 def _groups(groups: int, degree: int, what: str) -> int:
@@ -142,24 +143,29 @@ def _groups(groups: int, degree: int, what: str) -> int:
     return 1
 
 
-def _mixer(mixer: Attention | FixedState | None, t: int) -> Attention | FixedState | None:
-    """A mixer with the heads that a device has of it."""
-    if isinstance(mixer, Attention):
-        heads = _cut(mixer.heads, t, "the attention heads")
-        return replace(mixer, heads=heads, kv_heads=_groups(mixer.kv_heads, t, "key/value heads"))
-    if mixer:
-        heads = _cut(mixer.heads, t, "the heads of a fixed state")
-        return replace(mixer, heads=heads, groups=_groups(mixer.groups, t, "groups of a fixed state"))
-    return None
+def _attention(own: Attention, t: int) -> Attention:
+    """Attention with the heads that a device has of it."""
+    heads = _cut(own.heads, t, "the attention heads")
+    return replace(own, heads=heads, kv_heads=_groups(own.kv_heads, t, "key/value heads"))
+
+
+def _state(own: FixedState | None, t: int) -> FixedState | None:
+    """A fixed state with the heads that a device has of it."""
+    if own is None:
+        return None
+    heads = _cut(own.heads, t, "the heads of a fixed state")
+    return replace(own, heads=heads, groups=_groups(own.groups, t, "groups of a fixed state"))
 
 
 def _layer(layer: Layer, layout: Layout) -> Layer:
     """A layer with the heads and widths that a device has of it."""
-    ff, t, mixer = layer.feedforward, layout.tensor, _mixer(layer.mixer, layout.tensor)
+    ff, own, t = layer.feedforward, layer.mixer, layout.tensor
+    mixer = _attention(own, t) if isinstance(own, Attention) else _state(own, t)
     spread = ff.experts and layout.expert > 1
     width = ff.width if spread else _cut(ff.width, t, "the feed-forward's width")
     shared = _cut(ff.shared_width, t, "the shared experts' width")
-    return replace(layer, mixer=mixer, feedforward=replace(ff, width=width, shared_width=shared))
+    ff = replace(ff, width=width, shared_width=shared)
+    return replace(layer, mixer=mixer, feedforward=ff, beside=_state(layer.beside, t))
 
 
 def _inner(spec: ModelSpec, copies: int, layer: Layer, layout: Layout) -> list[Tensor]:

@@ -10,7 +10,7 @@ from transformer_ledger.formulas import matmul as formulas
 from transformer_ledger.formulas.text import text
 from transformer_ledger.ledger.counted import Executed, Rows
 from transformer_ledger.ledger.parameters import joined, sizes
-from transformer_ledger.model import Attention, Feedforward, FixedState, ModelSpec
+from transformer_ledger.model import Attention, Feedforward, FixedState, Layer, ModelSpec
 
 CONVENTIONS = {
     "prefill": ("full", "causal-exact"),
@@ -153,13 +153,12 @@ def _fixed_state(d: int, own: FixedState, B: int, T: int) -> Iterator[_Part]:
     yield "state.output", formulas.state_gate, {**new, "d": d, **output}
 
 
-def _mixer(
-    d: int, mixer: Attention | FixedState | None, B: int, T: int, S: int, phase: str, convention: str
-) -> Iterator[_Part]:
-    if isinstance(mixer, Attention):
-        yield from _attention(d, mixer, B, T, S, phase, convention)
-    elif mixer:
-        yield from _fixed_state(d, mixer, B, T)
+def _mixers(d: int, layer: Layer, B: int, T: int, S: int, phase: str, convention: str) -> Iterator[_Part]:
+    for mixer in layer.mixers:
+        if isinstance(mixer, Attention):
+            yield from _attention(d, mixer, B, T, S, phase, convention)
+        else:
+            yield from _fixed_state(d, mixer, B, T)
 
 
 def _feedforward(d: int, ff: Feedforward, B: int, T: int) -> Iterator[_Part]:
@@ -194,7 +193,7 @@ def products(spec: ModelSpec, B: int, T: int, S: int, phase: str, convention: st
     if spec.embedding_width not in (0, d):
         found.append((("embedding_projection", formulas.embedding_projection, projection), 1))
     for count, layer in spec.kinds():
-        found += [(part, count) for part in _mixer(d, layer.mixer, B, T, S, phase, convention)]
+        found += [(part, count) for part in _mixers(d, layer, B, T, S, phase, convention)]
         found += [(part, count) for part in _feedforward(d, layer.feedforward, B, T)]
     if spec.embedding_width not in (0, d):
         found.append((("head_projection", formulas.embedding_projection, projection), 1))

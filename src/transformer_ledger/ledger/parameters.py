@@ -108,18 +108,16 @@ def _fixed_state(d: int, own: FixedState) -> Iterator[_Part]:
         yield f"state.{name}", (h,), False, formulas.per_state_head, heads
     if own.rule != "ssm":
         yield "state.norm", (own.value_dim,), False, formulas.per_state_value, {"d_v": own.value_dim}
-    else:
+    elif own.normed:
         yield "state.norm", (values,), False, formulas.per_state_output, output
     yield "state.output", (d, values), False, formulas.state_gate, {"d": d, **output}
-    if own.bias:
+    if own.output_bias:
         yield "state.output", (d,), True, formulas.per_model_component, {"d": d}
 
 
-def _mixer(d: int, mixer: Attention | FixedState | None) -> Iterator[_Part]:
-    if isinstance(mixer, Attention):
-        yield from _attention(d, mixer)
-    elif mixer:
-        yield from _fixed_state(d, mixer)
+def _mixers(d: int, layer: Layer) -> Iterator[_Part]:
+    for mixer in layer.mixers:
+        yield from _attention(d, mixer) if isinstance(mixer, Attention) else _fixed_state(d, mixer)
 
 
 def _attention(d: int, a: Attention) -> Iterator[_Part]:
@@ -209,7 +207,7 @@ def tensors(spec: ModelSpec) -> list[Tensor]:
         add(iter([("embedding_projection", (d, d_e), False, formulas.embedding_projection, arguments)]), 1)
         add(iter([("head_projection", (d_e, d), False, formulas.embedding_projection, arguments)]), 1)
     for count, layer in spec.kinds():
-        add(_mixer(d, layer.mixer), count)
+        add(_mixers(d, layer), count)
         add(_feedforward(d, layer.feedforward), count, layer)
         add(_norms(d, "norm", spec), count * layer.norms)
     if spec.final_norm:

@@ -46,9 +46,9 @@ def shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     for index, layer in enumerate(spec.each_layer()):
         feed, at = layer.feedforward, f"layers.{index}"
         norm(f"{at}.norm.0")
-        if isinstance(layer.mixer, FixedState):
-            _state_shapes(f"{at}.state", d, layer.mixer, out, linear)
-        elif layer.mixer:
+        if layer.state:
+            _state_shapes(f"{at}.state", d, layer.state, out, linear)
+        if isinstance(layer.mixer, Attention):
             _attention_shapes(f"{at}.attention", d, layer.mixer, out, linear)
         for number in range(1, layer.norms):
             norm(f"{at}.norm.{number}")
@@ -90,8 +90,9 @@ def _state_shapes(
     out |= {f"{at}.decay": (own.heads,), f"{at}.step": (own.steps,)}
     if own.rule == "ssm":
         out[f"{at}.skip"] = (own.heads,)
-    out[f"{at}.norm"] = (values if own.rule == "ssm" else own.value_dim,)
-    linear(f"{at}.output", values, d, own.bias)
+    if own.normed:
+        out[f"{at}.norm"] = (values if own.rule == "ssm" else own.value_dim,)
+    linear(f"{at}.output", values, d, own.output_bias)
 
 
 def _attention_shapes(
@@ -367,10 +368,14 @@ def forward(
         return run.norm(spec.norm, x, own[name], own.get(f"{name}.bias"), spec.norm_epsilon)
 
     def attend(x: Array, layer: Layer, at: str) -> Array:
-        if isinstance(layer.mixer, FixedState):
-            mine = under(own, f"{at}.state.")
-            mixed = state.mix(x, mine, layer.mixer, lambda x, name: linear(x, mine, name, run), run, spec.norm_epsilon)
-            return linear(mixed, mine, "output", run)
+        if layer.state:
+            held = under(own, f"{at}.state.")
+            read = state.mix(x, held, layer.state, lambda x, name: linear(x, held, name, run), run, spec.norm_epsilon)
+            out = linear(read, held, "output", run)
+            return out + attention_of(x, layer, at) if layer.beside else out
+        return attention_of(x, layer, at)
+
+    def attention_of(x: Array, layer: Layer, at: str) -> Array:
         mine, latent = under(own, f"{at}.attention."), layer.attention.latent
         turn = rotation(spec, latent.rope_dim if latent else layer.attention.head_dim, positions, pairing, run)
         visible = visibility(tokens, causal, layer.attention)

@@ -77,5 +77,7 @@ def mix(x: Array, weights: Mapping[str, Array], own: FixedState, linear: Linear,
     gate = run.sigmoid(linear(linear(x, "gate_down"), "gate")) if channelwise else run.silu(linear(x, "gate"))
     if delta:
         return run.norm("rmsnorm", out, weights["norm"], None, epsilon).reshape(*gate.shape) * gate
+    if not own.normed:
+        return out.reshape(*gate.shape) * gate
     grouped = (out.reshape(*gate.shape) * gate).reshape(*gate.shape[:-1], own.groups, gate.shape[-1] // own.groups)
     return run.norm("rmsnorm", grouped, None, None, epsilon).reshape(*gate.shape) * weights["norm"]
