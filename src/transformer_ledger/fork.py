@@ -1,9 +1,10 @@
-"""Parents that have imported what is slow to import, and fork each job that asks: `python -m transformer_ledger.fork FOLDER`,
-and `transformers` behind it where a job is to use that.
+"""Parents for jobs: each imports slow packages once, then forks itself for every job that asks.
 
-A run of many jobs would import torch two dozen times. A parent imports packages, nothing of this one, so that a job reads
-the code as it would by itself; it starts no thread, so that a fork is safe; and it ends with the run that started it.
-A job that is to have other threads, or finds no parent, runs by itself.
+Usage: `python -m transformer_ledger.fork FOLDER [transformers]`; with `transformers`, a second parent imports that too.
+
+A run of many jobs would import torch two dozen times. A parent imports no job code of this project, so a forked job reads
+the code as it would by itself. If an import starts a thread, the parent exits, because a fork would not be safe. A parent
+ends when its run ends. A job runs by itself if it finds no parent, or if a variable of THREADS is not 1 in its environment.
 """
 
 from __future__ import annotations

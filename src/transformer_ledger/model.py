@@ -1,6 +1,6 @@
 """One frozen description of a decoder's architecture, from which every ledger and every executed model is built.
 
-A `ModelSpec` says which tensors exist and which products run. It holds integers, booleans and names only; no weights.
+A `ModelSpec` says which tensors exist and which matrix products run. It holds numbers, booleans and names, no weights.
 It comes from the `architecture:` keys of the config (`from_architecture`) or from a Hugging Face `config.json`
 (`transformer_ledger.huggingface`).
 """
@@ -28,7 +28,7 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True)
 class Indexer:
-    """Chooses the positions that each query attends to, by scores of its own against one more cached key a token.
+    """Selects the positions that each query attends to: its own query heads score one extra cached key per token.
 
     Source: DeepSeek-V3.2, arXiv:2512.02556, section 2.1.
     """
@@ -96,7 +96,7 @@ class FixedState:
     """One layer's mixer whose memory does not grow with the sequence: a short convolution, then a recurrence.
 
     Each of h heads keeps a matrix of d_k × d_v numbers, which every token writes to and reads; heads of one group share
-    what they write at and read with. The convolution keeps the last K inputs of each of its channels.
+    keys and queries (Mamba-2: B and C). The convolution keeps the last K inputs of each of its channels.
     """
 
     # delta: Gated DeltaNet (arXiv:2412.06464) | ssm: Mamba-2 (arXiv:2405.21060), d_k being its state's size | kda: Kimi
@@ -115,17 +115,17 @@ class FixedState:
 
     @property
     def channels(self) -> int:
-        """What the convolution mixes: of each group what writes at and reads with, of each head its values."""
+        """Channels of the convolution: each group's key and query (Mamba-2: B and C), and each head's value."""
         return 2 * self.groups * self.key_dim + self.heads * self.value_dim
 
     @property
     def rates(self) -> int:
-        """Numbers a head that say how fast it forgets and, by the delta rule, how much of it is overwritten (kda: this)."""
+        """Outputs per head of the projection `rates`: decay (ssm), write strength (kda), or both (delta)."""
         return 2 if self.rule == "delta" else 1
 
     @property
     def steps(self) -> int:
-        """Numbers that say how fast the whole state forgets: one a head, or one a channel."""
+        """Decay steps per token: one per head, or one per key channel (kda)."""
         return self.heads * (self.key_dim if self.rule == "kda" else 1)
 
 
@@ -147,7 +147,8 @@ class Feedforward:
 class Layer:
     """One kind of layer: what mixes tokens, and what feeds forward; one of the two may be missing (Nemotron-H).
 
-    `norms` counts its d-wide norms: 2 sequential, 1 one-norm parallel or one part alone, 4 sandwich.
+    `norms` is the number of d-wide norms: 2, one per part; 1, if parallel parts share one or there is only one part; 4, one
+    before and one after each part.
     """
 
     mixer: Attention | FixedState | None
@@ -253,7 +254,10 @@ class ModelSpec:
 
     @property
     def plain(self) -> bool:
-        """Whether each layer attends, without gate or indexer, and feeds forward: no other has its saved activations."""
+        """Whether every layer has a feed-forward and softmax attention alone that is neither gated nor indexed.
+
+        Activations are predicted only for such models.
+        """
         kinds = [kind for _, kind in self.kinds()]
         attends = all(isinstance(own := kind.mixer, Attention) and not (own.gated or own.indexer) for kind in kinds)
         return attends and all(kind.feedforward.kind != "none" and not kind.beside for kind in kinds)
@@ -300,7 +304,7 @@ def runs(layers: list[Layer]) -> tuple[tuple[int, Layer], ...]:
 def from_architecture(name: str, keys: dict[str, Any]) -> ModelSpec:
     """The spec described by a model's `architecture:` keys, already checked for type and range by the schema.
 
-    Raises ModelError where two keys contradict each other (divisibility, top-k above the experts, odd rotary width).
+    Raises ModelError if two keys contradict each other; `contradictions` lists the cases.
     """
     for key, broken, message in contradictions(keys):
         if broken:
@@ -325,7 +329,7 @@ def _sizes(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def contradictions(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Key, whether it contradicts another (an array where the keys are arrays), and the message about sizes."""
+    """Yields (key, whether it contradicts another key, message template); the second is an array if the sizes are."""
     sizes, bias = _sizes(keys), keys.get("biases", {})
     d, h = sizes["d"], sizes["h"]
     rotated, no_bias = keys["positions"] == "rope", keys["norm"] == "rmsnorm"
@@ -343,7 +347,7 @@ def contradictions(keys: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
 
 
 def described(name: str, keys: Mapping[str, Any]) -> ModelSpec:
-    """The same where nothing contradicts, for single sizes as for whole arrays or intervals of them."""
+    """The spec of keys without contradictions. A size may be a number, an array or an interval."""
     d, h, h_kv, head_dim, *_ = _sizes(keys).values()
     bias = dict.fromkeys(BIASES, False) | keys.get("biases", {})
     experts = keys.get("experts") or {"count": 0, "per_token": 0}

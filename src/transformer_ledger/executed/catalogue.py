@@ -25,12 +25,15 @@ HEAD = """# Families that `size` knows
 
 ## Exact
 
-A closed form gives parameters, operations, cache and training state. Each run of the pipeline executes a small model of each of these
-families, with our decoder and with transformers, and compares every figure with both. The columns say what else is checked or possible:
+A closed form gives parameters, operations, cache and training state. In each run, our decoder and transformers both execute a small
+model of each of these families. Each figure is compared with what at least one of them holds or runs, or with a
+second derivation. The columns say what else is checked or possible:
 
-- **function**: our decoder computes the same logits as transformers. *Experts silent*: only without the output of the experts.
+- **function**: our decoder computes the same logits as transformers. *Experts silent*: compared with the experts' output set to
+  zero in both models.
 - **activations**: the bytes that transformers saves for the backward pass are predicted too.
-- **checkpoint**: `size` compares the tensors in a folder by name; for the other families it compares only their total size.
+- **checkpoint**: `size` compares the tensors of a checkpoint folder by name; for families
+  without this mark it compares only their total size.
 - **calculator**: the calculator on the page reads a pasted `config.json` of this family.
 
 | model_type | small models | parameters of one | function | activations | checkpoint | calculator |

@@ -39,7 +39,7 @@ class Linear(nn.Linear):
 
 
 class Embedding(nn.Embedding):
-    """torch's table, drawn where there is something to draw: torch spends seconds of imports on a draw on meta."""
+    """torch's embedding, not initialised on the meta device: that would only cost seconds of imports."""
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
@@ -155,7 +155,7 @@ class Indexer(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor, narrow: Tensor, keys: Tensor, rotate: Rotate, hidden: Tensor | None) -> Tensor:
-        """Numbers (B, T, k) of the chosen ones of the S positions, from x (B, T, d) and the query's latent (B, T, r_q)."""
+        """Indices (B, T, k) of the selected positions, from x (B, T, d) and the query's latent (B, T, r_q)."""
         q = self._turned(self.query(narrow).unflatten(-1, (self.spec.heads, -1)).transpose(1, 2), rotate)
         scores = self.scores(q, keys.transpose(-1, -2)).relu().transpose(1, 2)  # (B, T, h_i, S)
         found = self.sum(self.shares(x).unsqueeze(-2), scores).squeeze(-2)  # (B, T, S)
@@ -230,8 +230,8 @@ class LatentAttention(Attention):
 
 
 class Convolution(nn.Module):
-    """Each channel's own sum over its last K inputs, as one product: torch's counter overcounts a grouped convolution's
-    gradient."""
+    """Depthwise convolution over the last K inputs, as one batched matrix product: FlopCounterMode counts too many FLOPs for
+    the gradient of a grouped convolution."""
 
     def __init__(self, channels: int, kernel: int, bias: bool):
         super().__init__()

@@ -38,13 +38,13 @@ def latent(B: Any, T: Any, r_kv: Any, d_r: Any, b: Any) -> Any:
 
 @formula
 def latent_indexed(B: Any, T: Any, r_kv: Any, d_r: Any, d_i: Any, b: Any) -> Any:
-    """The same with the key of an indexer (DeepSeek-V3.2) of each position.  [byte]"""
+    """The same, plus one indexer key per position (DeepSeek-V3.2).  [byte]"""
     return B * T * (r_kv + d_r + d_i) * b
 
 
 @formula
 def fixed_state(B: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any, K: Any, b: Any) -> Any:
-    """The last K inputs of each channel's convolution, and every head's state in fp32, of B sequences of any length.  [byte]"""
+    """Last K inputs of each convolution channel, and each head's fp32 state, for B sequences of any length.  [byte]"""
     return B * (2 * g_s * d_k + h_s * d_v) * K * b + 4 * B * h_s * d_k * d_v
 
 

@@ -2,12 +2,14 @@
 
 A multiply-add is 2 FLOPs. A projection of m inputs to n outputs costs 2·m·n per token (Kaplan et al. 2020,
 arXiv:2001.08361, section 2.1); softmax, norms, activations, rotations and biases are no matrix products and are left
-out, and an embedding lookup costs nothing. In the full convention each of T new tokens is compared with S keys; a dense
-kernel computes this with or without a mask. For layers with a fixed-size recurrent state (Gated DeltaNet, Kimi Delta
-Attention, Mamba-2) we count one recurrent step for each token: reading and writing the state, and the convolution before
-it. Element-wise gates are not counted, nor what a chunked scan computes instead. An indexer (DeepSeek-V3.2) scores all
-keys, and a dense kernel then attends to all of them, the ones not chosen masked; only the absorbed form of a decoded token
-reads the chosen ones alone. Its choice has no gradient, so it runs forward only.
+out, and an embedding lookup costs nothing. There are three conventions. full: each of T new tokens is compared with S
+keys, as a dense kernel does with or without a mask. causal-exact: only the pairs that the mask allows count. absorbed:
+latent attention when decoding, with the up-projections moved to the query and the output. For layers with a fixed-size
+recurrent state (Gated DeltaNet, Kimi Delta Attention, Mamba-2) we count one recurrent step for each token: reading and
+writing the state, and the convolution before it. Element-wise gates are not counted, and neither are the extra products
+of a chunked scan. An indexer (DeepSeek-V3.2) scores all keys that the convention counts. In the full convention,
+attention then counts all keys, because a dense kernel only masks those not selected; causal-exact and absorbed count
+the selected keys only. No gradient passes through the selection, so an indexer costs no backward FLOPs.
 """
 
 from __future__ import annotations
@@ -193,7 +195,7 @@ def index_key(B: Any, T: Any, d: Any, d_i: Any) -> Any:
 
 @formula
 def index_shares(B: Any, T: Any, d: Any, h_i: Any) -> Any:
-    """Indexer: token to each head's share in the score.  [FLOP]"""
+    """Indexer: projection of the token to one weight per indexer head.  [FLOP]"""
     return 2 * B * T * d * h_i
 
 
@@ -205,7 +207,7 @@ def index_scores(B: Any, T: Any, S: Any, h_i: Any, d_i: Any) -> Any:
 
 @formula
 def index_sum(B: Any, T: Any, S: Any, h_i: Any) -> Any:
-    """Indexer: sum of its heads' scores of each key, by their shares.  [FLOP]"""
+    """Indexer: weighted sum over its heads of their scores, for each query and key.  [FLOP]"""
     return 2 * B * T * S * h_i
 
 
@@ -253,19 +255,19 @@ def state_gate(B: Any, T: Any, d: Any, h_s: Any, d_v: Any) -> Any:
 
 @formula
 def state_rates(B: Any, T: Any, d: Any, h_s: Any, n: Any) -> Any:
-    """Fixed state: n numbers a head that say how fast it forgets and how much is overwritten.  [FLOP]"""
+    """Fixed state: n numbers per head, decay (Mamba-2), write strength (Kimi), or both (Gated DeltaNet).  [FLOP]"""
     return 2 * B * T * d * n * h_s
 
 
 @formula
 def state_narrow(B: Any, T: Any, d: Any, d_k: Any) -> Any:
-    """Fixed state: projection to the d_k numbers through which a gate, or the channels' steps, pass (Kimi).  [FLOP]"""
+    """Fixed state: down-projection to d_k numbers, for the output gate or the decay steps (Kimi).  [FLOP]"""
     return 2 * B * T * d * d_k
 
 
 @formula
 def state_wide(B: Any, T: Any, h_s: Any, d_k: Any) -> Any:
-    """Fixed state: out of d_k numbers, one for each channel of each head (Kimi).  [FLOP]"""
+    """Fixed state: up-projection from d_k numbers to one per channel of each head (Kimi).  [FLOP]"""
     return 2 * B * T * d_k * h_s * d_k
 
 
@@ -277,7 +279,7 @@ def state_convolution(B: Any, T: Any, g_s: Any, d_k: Any, h_s: Any, d_v: Any, K:
 
 @formula
 def state_product(B: Any, T: Any, h_s: Any, d_k: Any, d_v: Any) -> Any:
-    """Fixed state, recurrent form: one product of a token with every head's state: write, read, or recall.  [FLOP]"""
+    """Fixed state, recurrent form: one product of a token with each head's state: write, read, or look up a key's value.  [FLOP]"""
     return 2 * B * T * h_s * d_k * d_v
 
 

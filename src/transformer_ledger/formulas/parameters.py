@@ -142,7 +142,7 @@ def index_key(d: Any, d_i: Any) -> Any:
 
 @formula
 def index_shares(d: Any, h_i: Any) -> Any:
-    """Indexer: projection of the token to each head's share in the score.  [parameter]"""
+    """Indexer: projection of the token to one weight per indexer head.  [parameter]"""
     return d * h_i
 
 
@@ -166,19 +166,19 @@ def state_gate(d: Any, h_s: Any, d_v: Any) -> Any:
 
 @formula
 def state_rates(d: Any, h_s: Any, n: Any) -> Any:
-    """Fixed state: n numbers a head that say how fast it forgets and how much is overwritten.  [parameter]"""
+    """Fixed state: n numbers per head, decay (Mamba-2), write strength (Kimi), or both (Gated DeltaNet).  [parameter]"""
     return d * n * h_s
 
 
 @formula
 def state_narrow(d: Any, d_k: Any) -> Any:
-    """Fixed state: projection to the d_k numbers through which a gate, or the channels' steps, pass (Kimi).  [parameter]"""
+    """Fixed state: down-projection to d_k numbers, for the output gate or the decay steps (Kimi).  [parameter]"""
     return d * d_k
 
 
 @formula
 def state_wide(h_s: Any, d_k: Any) -> Any:
-    """Fixed state: out of d_k numbers, one for each channel of each head (Kimi).  [parameter]"""
+    """Fixed state: up-projection from d_k numbers to one per channel of each head (Kimi).  [parameter]"""
     return d_k * h_s * d_k
 
 
@@ -196,7 +196,7 @@ def per_channel(g_s: Any, d_k: Any, h_s: Any, d_v: Any) -> Any:
 
 @formula
 def per_state_head(h_s: Any) -> Any:
-    """Fixed state: decay of each head, offset of its step, or its skip (Mamba-2).  [parameter]"""
+    """Fixed state: per head, log decay rate, bias of the decay step, or skip weight (Mamba-2).  [parameter]"""
     return h_s
 
 
@@ -208,7 +208,7 @@ def per_state_channel(h_s: Any, d_k: Any) -> Any:
 
 @formula
 def per_state_rate(h_s: Any, n: Any) -> Any:
-    """Fixed state: bias of the projection to n numbers a head.  [parameter]"""
+    """Fixed state: bias of the projection to n numbers per head.  [parameter]"""
     return n * h_s
 
 
@@ -262,7 +262,7 @@ def shared_feedforward(d: Any, f_s: Any) -> Any:
 
 @formula
 def router(d: Any, E: Any) -> Any:
-    """Scores of the experts; all of them are computed for every token.  [parameter]"""
+    """Router: projection of the token to one score per expert.  [parameter]"""
     return d * E
 
 
